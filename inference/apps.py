@@ -28,7 +28,7 @@ class InferenceConfig(AppConfig):
             UploadPart,
             UsageRecord,
         )
-        from inference.models.catalog import model_names, visible_models
+        from inference.models.catalog import model_names, pool_names, visible_models
         from inference.models.upload import BLOBS as UPLOADS
         from inference.models.usage import wasted_attempts_of
         from inference.operations.budgets import rebuild_budgets
@@ -56,11 +56,17 @@ class InferenceConfig(AppConfig):
         from tenants.billing.pricing.price_book import register_model_names
         from tenants.fsck import register_check, register_check_of_tenants, register_sliced
         from tenants.offboarding.closing import register_eraser
-        from tenants.offboarding.export import register_export
-        from tenants.policy.rows import register_adapter_source, register_model_source
+        from tenants.offboarding.export import register_export, rows_of
+        from tenants.permissions import Permission
+        from tenants.policy.rows import (
+            register_adapter_source,
+            register_model_source,
+            register_pool_source,
+        )
         from tenants.policy.writer import register_pre_restore_hook, register_restorer
 
         register_model_source(visible_models)
+        register_pool_source(pool_names)
         register_model_names(model_names)
         register_adapter_source(adapter_policies)
         register_pre_restore_hook(resync_lost_redis)
@@ -68,19 +74,19 @@ class InferenceConfig(AppConfig):
         register_restorer(restore_sources)
         register_usage_source(RolledUpUsage())
         register_posting_check(is_all_usage_posted)
-        register_export("usage_record", UsageRecord.objects.of_tenant)
-        register_export("wasted_attempt", wasted_attempts_of)
-        register_export("label_usage", exported_label_usage)
-        register_export("adapter", exported_adapters)
-        register_export("adapter_version", exported_versions)
-        register_export("storage", exported_storage)
+        register_export("usage_record", UsageRecord.objects.of_tenant, Permission.VIEW_USAGE)
+        register_export("wasted_attempt", wasted_attempts_of, Permission.VIEW_USAGE)
+        register_export("label_usage", exported_label_usage, Permission.VIEW_USAGE)
+        register_export("adapter", exported_adapters, Permission.VIEW_ADAPTERS)
+        register_export("adapter_version", exported_versions, Permission.VIEW_ADAPTERS)
+        register_export("storage", exported_storage, Permission.VIEW_ADAPTERS)
         register_eraser(delete_adapters)
-        register_export("upload", lambda tenant: Upload.objects.filter(tenant=tenant))
+        register_export("upload", rows_of(Upload), Permission.VIEW_ADAPTERS)
         register_eraser(IdempotentCall.objects.erase)
         register_eraser(erase_uploads)
         register_eraser(erase_refusals)
-        register_export("refusals", exported_refusals)
-        register_export("refusal", lambda tenant: NewestRefusal.objects.filter(tenant=tenant))
+        register_export("refusals", exported_refusals, Permission.VIEW_USAGE)
+        register_export("refusal", rows_of(NewestRefusal), Permission.VIEW_USAGE)
         register_eraser(erase_labels)
         register_owner(UPLOADS, UploadPart.objects.blobs)
         register_owner(ADAPTERS, adapter_blobs)

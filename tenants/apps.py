@@ -8,7 +8,7 @@ class TenantsConfig(AppConfig):
     name = "tenants"
 
     def ready(self) -> None:
-        from tenants.access import acting, second_factor, session_proofs, sign_in_log
+        from tenants.access import acting, second_factor, session_proofs, sessions, sign_in_log
         from tenants.access.sign_on import offboarding as sign_on
         from tenants.access.sign_on.check import sign_on_problems
         from tenants.audit.log import AuditChains
@@ -35,5 +35,6 @@ class TenantsConfig(AppConfig):
         sign_in_log.connect()
         second_factor.connect()
         session_proofs.connect()
+        sessions.connect()
         sign_on.register()
         acting.connect()

@@ -74,6 +74,11 @@ SCOPE_PERMISSIONS: Final[dict[Scope, frozenset[Permission]]] = {
     Scope.ADMIN: _ADMIN,
 }
 
+# What costs a tenant everything, if it is done by who finds an open session: a person proves who
+# they are within the last ten minutes (`tenants.access.entrance`).
+NEEDS_RECENT_PROOF: Final = frozenset(
+    {Permission.WRITE_SIGN_ON, Permission.EXPORT, Permission.TRANSFER, Permission.CLOSE}
+)
 
 # What an operator who acts as a member may, where the role may too, named one by one: whatever is
 # not here, keys, money, sign-on, people, exports, and what will be added, takes a real member.

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from django.conf import settings
 from django.contrib.auth.signals import user_logged_out
 from django.contrib.sessions.backends.base import SessionBase
 from django.http import HttpRequest
 
+from tenants.access.entrance import is_operators
 from tenants.access.member_access import MemberAccess, open_tenant
-from tenants.access.second_factor import has_second_factor
+from tenants.access.session_proofs import proofs_of
 from tenants.audit.log import record
 from tenants.errors import Conflict, NotPermitted
 from tenants.isolation.audit_actor import Verb, audit_actor
@@ -45,16 +45,10 @@ class Acting:
     until: datetime
 
 
-def may_act(user: User) -> bool:
-    """Return whether somebody is an operator who may make members of tenants, with a second factor
-    where operators need one. Who may make anybody a member gains nothing by acting as one."""
-    needs_more = settings.PENSTOCK_OPERATORS_NEED_SECOND_FACTOR
-    return (
-        user.is_active
-        and user.is_staff
-        and user.has_perm("tenants.add_membership")
-        and (not needs_more or has_second_factor(user))
-    )
+def may_act(session: SessionBase, user: User) -> bool:
+    """Return whether a session is that of an operator who may make members of tenants. Who may make
+    anybody a member gains nothing by acting as one."""
+    return is_operators(user, proofs_of(session)) and user.has_perm("tenants.add_membership")
 
 
 def start(
@@ -68,7 +62,7 @@ def start(
 ) -> Acting:
     """Let the session act as a member of the tenant, record it there and tell the owners. Raises
     `NotPermitted`, and `Conflict` for a session that acts already or a tenant that is closed."""
-    if not may_act(operator) or role not in ACTING_ROLES:
+    if not may_act(session, operator) or role not in ACTING_ROLES:
         raise NotPermitted("You may not act as a member in this role.", code="may_not_act")
     if acting_of(session, operator, address) is not None:
         raise Conflict("You act as a member already; end that first.", code="already_acting")
@@ -97,7 +91,7 @@ def acting_of(session: SessionBase, user: User, address: str | None) -> Acting |
     if acting is None:
         return None
     is_over = datetime.now(UTC) >= acting.until
-    if is_over or acting.operator_id != user.pk or not may_act(user):
+    if is_over or acting.operator_id != user.pk or not may_act(session, user):
         _end(session, acting, user, address)
         return None
     return acting

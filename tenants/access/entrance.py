@@ -1,17 +1,21 @@
-"""What a session needs to enter a tenant, beside its person's membership. Keys are not asked."""
+"""What a session needs to enter a tenant, beside its person's membership, to do there what costs
+everything, and to be an operator's. Keys are not asked."""
 
 from typing import Final
 
+from django.conf import settings
+
 from tenants.access.second_factor import has_second_factor
-from tenants.access.session_proofs import Proofs, SignOn
+from tenants.access.session_proofs import RECENT, Proofs, SignOn
 from tenants.access.sign_on.configuration import configuration_of
 from tenants.errors import NotPermitted
 from tenants.models import Tenant, User
-from tenants.permissions import Role
+from tenants.permissions import NEEDS_RECENT_PROOF, Permission, Role
 
 OWN_SIGN_IN: Final = "own_sign_in_required"
 SIGN_ON: Final = "sign_on_required"
 SECOND_FACTOR: Final = "second_factor_required"
+RECENT_PROOF: Final = "recent_sign_in_required"
 
 
 class EntryRefused(NotPermitted):
@@ -53,6 +57,28 @@ def check_entry(tenant: Tenant, user: User, role: Role, proofs: Proofs) -> None:
             "and sign in with a code.",
             code=SECOND_FACTOR,
         )
+
+
+def check_recent_proof(tenant: Tenant, permission: Permission, proofs: Proofs) -> None:
+    """Check, inside the tenant's scope, before a change that takes this permission. Raises
+    `EntryRefused`."""
+    if permission in NEEDS_RECENT_PROOF and not proofs.are_recent(_sign_on(tenant, proofs)):
+        raise EntryRefused(
+            tenant,
+            f"This takes a sign-in within the last {RECENT.seconds // 60} minutes: give your "
+            "password, second factor or single sign-on again, and repeat it.",
+            code=RECENT_PROOF,
+        )
+
+
+def is_operators(user: User, proofs: Proofs) -> bool:
+    """Return whether a session is an operator's who has signed in as such, with a second factor
+    where operators need one: one that was open before they had it has proven none. A tenant's
+    provider vouches for nobody here."""
+    if not (user.is_active and user.is_staff and proofs.is_own):
+        return False
+    needs_more = settings.PENSTOCK_OPERATORS_NEED_SECOND_FACTOR
+    return not needs_more or (proofs.has_second_factor and has_second_factor(user))
 
 
 def _sign_on(tenant: Tenant, proofs: Proofs) -> SignOn | None:

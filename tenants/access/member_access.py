@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from tenants.access.entrance import check_entry
+from tenants.access.entrance import check_entry, check_recent_proof
 from tenants.access.people import membership_of
 from tenants.access.session_proofs import Proofs
 from tenants.errors import NotPermitted
@@ -29,12 +29,13 @@ _NOT_WHILE_ACTING: Final = "Operators who act as a member cannot do this."
 @dataclass(frozen=True, kw_only=True)
 class MemberAccess:
     """`tenant` comes with its tier. Without a `membership` it is an operator who acts as a
-    member: with less than the role may."""
+    member: with less than the role may, and nothing that the session's `proofs` are asked for."""
 
     user: User
     tenant: Tenant
     role: Role
     membership: Membership | None
+    proofs: Proofs | None = None
 
     @property
     def is_acting(self) -> bool:
@@ -65,7 +66,7 @@ class MemberAccess:
 
     def check(self, permission: Permission, *, is_change: bool) -> None:
         """Raises `NotPermitted` with the code `missing_role`, `not_while_acting` or
-        `tenant_suspended`."""
+        `tenant_suspended`, and `EntryRefused` where the session has proven nothing of late."""
         if self._is_beyond_acting(permission, is_change=is_change):
             raise NotPermitted(_NOT_WHILE_ACTING, code="not_while_acting")
         if not self.may(permission):
@@ -76,6 +77,8 @@ class MemberAccess:
                 params={"permission": permission},
             )
         if is_change:
+            if self.proofs is not None:
+                check_recent_proof(self.tenant, permission, self.proofs)
             check_not_suspended(self.tenant)
 
     def _is_beyond_acting(self, permission: Permission, *, is_change: bool) -> bool:
@@ -98,7 +101,9 @@ def member_access(
         tenant = open_tenant(tenant_id)
         role = Role(membership.role)
         check_entry(tenant, user, role, proofs)
-        yield MemberAccess(user=user, tenant=tenant, role=role, membership=membership)
+        yield MemberAccess(
+            user=user, tenant=tenant, role=role, membership=membership, proofs=proofs
+        )
 
 
 def open_tenant(tenant_id: uuid.UUID) -> Tenant:

@@ -2,7 +2,7 @@
 Each code works once. Asked for at every door."""
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from allauth.mfa import signals
 from allauth.mfa.models import Authenticator
@@ -12,6 +12,8 @@ from tenants.access.sign_in import is_guessing_codes
 from tenants.audit.log import record
 from tenants.isolation.audit_actor import UNKNOWN_ACTOR, Actor, Verb, audit_actor
 from tenants.models import User
+
+KINDS: Final = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)
 
 
 def connect() -> None:
@@ -44,8 +46,7 @@ def code_problem(request: HttpRequest, user: User, code: str) -> CodeProblem | N
 
 
 def has_second_factor(user: User) -> bool:
-    kinds = [Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN]
-    return bool(Authenticator.objects.filter(user=user, type__in=kinds).exists())
+    return bool(Authenticator.objects.filter(user=user, type__in=KINDS).exists())
 
 
 def has_app(user: User) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from allauth.account.signals import authentication_step_completed
 from allauth.mfa.signals import authenticator_added
 from django.contrib.sessions.backends.base import SessionBase
 from django.http import HttpRequest
@@ -16,7 +17,8 @@ from tenants.access.second_factor import has_second_factor
 from tenants.models import User
 
 SIGN_ON_LASTS: Final = timedelta(hours=12)
-_KEY: Final = "penstock_proofs"
+RECENT: Final = timedelta(minutes=10)
+_KEY: Final = "proofs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,13 +29,18 @@ class SignOn:
     until: float
     has_second_factor: bool
 
+    @property
+    def at(self) -> float:
+        return self.until - SIGN_ON_LASTS.total_seconds()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Proofs:
-    """`is_own`: somebody signed in with what is their own, not by a provider's word alone.
-    `sign_ons` are by tenant."""
+    """`is_own`: somebody signed in with what is their own, not by a provider's word alone; they
+    gave it last at `own_at`, in seconds since 1970. `sign_ons` are by tenant."""
 
     is_own: bool
+    own_at: float = 0.0
     has_second_factor: bool = False
     sign_ons: Mapping[uuid.UUID, SignOn] = field(default_factory=dict)
 
@@ -43,22 +50,29 @@ class Proofs:
         is_good = found is not None and found.issuer == issuer and time.time() < found.until
         return found if is_good else None
 
+    def are_recent(self, sign_on: SignOn | None) -> bool:
+        """Return whether somebody gave what is their own within `RECENT`, or came by this sign-on
+        within it."""
+        last = max(self.own_at if self.is_own else 0.0, 0.0 if sign_on is None else sign_on.at)
+        return time.time() - last < RECENT.total_seconds()
 
-# Of a session that an earlier version of Penstock has opened.
-_OF_BEFORE: Final = Proofs(is_own=True)
+
+_NOTHING: Final = Proofs(is_own=False)
 
 
 def connect() -> None:
-    """Note second factors as people set them up."""
+    """Note second factors as people set them up, and what they give again."""
     authenticator_added.connect(_added, dispatch_uid="session proofs")
+    authentication_step_completed.connect(_given, dispatch_uid="session proofs")
 
 
 def proofs_of(session: SessionBase) -> Proofs:
     stored = session.get(_KEY)
     if stored is None:
-        return _OF_BEFORE
+        return _NOTHING
     return Proofs(
         is_own=stored["is_own"],
+        own_at=stored["own_at"],
         has_second_factor=stored["has_second_factor"],
         sign_ons={
             uuid.UUID(tenant_id): SignOn(**told) for tenant_id, told in stored["sign_ons"].items()
@@ -72,7 +86,15 @@ def note_own_sign_in(request: HttpRequest, user: User) -> None:
     before = proofs_of(request.session)
     if not before.is_own:
         request.session.set_expiry(None)
-    _store(request, replace(before, is_own=True, has_second_factor=has_second_factor(user)))
+    _store(
+        request,
+        replace(
+            before,
+            is_own=True,
+            own_at=time.time(),
+            has_second_factor=has_second_factor(user),
+        ),
+    )
 
 
 def note_sign_on(
@@ -87,7 +109,7 @@ def note_sign_on(
     else ends with it."""
     until = datetime.now(UTC) + SIGN_ON_LASTS
     told = SignOn(issuer=issuer, until=until.timestamp(), has_second_factor=has_second_factor)
-    before = before or Proofs(is_own=False)
+    before = before or _NOTHING
     _store(request, replace(before, sign_ons={**before.sign_ons, tenant_id: told}))
     if not before.is_own:
         request.session.set_expiry(until)
@@ -100,9 +122,17 @@ def _added(*, request: HttpRequest, **_: Any) -> None:
         _store(request, replace(before, has_second_factor=True))
 
 
+def _given(*, request: HttpRequest, reauthenticated: bool = False, **_: Any) -> None:
+    """Note that somebody who is signed in has given again what is their own."""
+    before = proofs_of(request.session)
+    if reauthenticated and before.is_own:
+        _store(request, replace(before, own_at=time.time()))
+
+
 def _store(request: HttpRequest, proofs: Proofs) -> None:
     stored: dict[str, Any] = {
         "is_own": proofs.is_own,
+        "own_at": proofs.own_at,
         "has_second_factor": proofs.has_second_factor,
         "sign_ons": {str(tenant): vars(told) for tenant, told in proofs.sign_ons.items()},
     }

@@ -6,10 +6,16 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
+from allauth.mfa.models import Authenticator
+from allauth.mfa.signals import authenticator_added
 from allauth.usersessions.models import UserSession
+from django.contrib.sessions.backends.base import SessionBase
 from django.db import transaction
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from tenants.access.second_factor import KINDS
+from tenants.access.session_proofs import proofs_of
 from tenants.audit.log import record
 from tenants.isolation.audit_actor import Verb, audit_actor
 from tenants.models import User
@@ -43,13 +49,23 @@ def forget_session(request: HttpRequest) -> None:
     UserSession.objects.filter(session_key=request.session.session_key).delete()
 
 
+def sessions_of(user: User, session: SessionBase) -> "QuerySet[UserSession]":
+    """Return the sessions that this one, of the same user, may list and end: its own alone where a
+    tenant's provider has opened it, which has no say in the account."""
+    rows: QuerySet[UserSession] = UserSession.objects.filter(user=user)
+    return rows if proofs_of(session).is_own else rows.filter(session_key=session.session_key)
+
+
 def list_sessions(
-    user: User, *, search: str | None = None, limit: int, cursor: str | None = None
+    sessions: "QuerySet[UserSession]",
+    *,
+    search: str | None = None,
+    limit: int,
+    cursor: str | None = None,
 ) -> Page[UserSession]:
-    """Return a page of the user's open sessions, the newest first; `search` is a part of the
-    browser's name. What has ended by itself is forgotten, so that a page may be short. Raises
-    `BadCursor`."""
-    rows = UserSession.objects.filter(user=user, user_agent__icontains=search or "")
+    """Return a page of these sessions, the newest first; `search` is a part of the browser's name.
+    What has ended by itself is forgotten, so that a page may be short. Raises `BadCursor`."""
+    rows = sessions.filter(user_agent__icontains=search or "")
     found = page(rows, SESSIONS_ORDER, limit=limit, cursor=cursor)
     return replace(found, rows=[session for session in found.rows if not session.purge()])
 
@@ -63,6 +79,19 @@ def end_sessions(user: User, sessions: Sequence[UserSession], *, address: str | 
         for session in sessions:
             session.end()
         record(Verb.SESSIONS_ENDED, user, sessions=len(sessions))
+
+
+def connect() -> None:
+    """End what was opened without a second factor, once somebody has one."""
+    authenticator_added.connect(_added, dispatch_uid="sessions")
+
+
+def _added(*, request: HttpRequest, user: User, authenticator: Authenticator, **_: Any) -> None:
+    factors = Authenticator.objects.filter(user=user, type__in=KINDS)
+    if authenticator.type in KINDS and factors.count() == 1:
+        rows = UserSession.objects.filter(user=user)
+        others = list(rows.exclude(session_key=request.session.session_key))
+        end_sessions(user, others, address=request.META.get("REMOTE_ADDR"))
 
 
 def _address(request: HttpRequest) -> str:

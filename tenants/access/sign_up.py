@@ -1,5 +1,7 @@
 """Signing up: an account with a proven email address, and a tenant of its own, made at once."""
 
+import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -9,6 +11,7 @@ from django.contrib.auth.password_validation import validate_password
 from django.core import signing
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
+from django.utils.text import slugify
 
 from tenants.access.account_changes import BadLink
 from tenants.access.projects import add_project
@@ -22,6 +25,8 @@ from tenants.permissions import Role
 
 _LINK: Final = "penstock.sign-up"
 LINK_SECONDS: Final = 24 * 3600
+_SLUG_CHARACTERS: Final = 40
+_SLUG_BYTES: Final = 4
 
 
 class NoSuchTier(Conflict):
@@ -67,7 +72,7 @@ def email_of_link(key: str) -> str:
 
 def sign_up(key: str, newcomer: Newcomer, terms: Terms, *, address: str | None) -> User:
     """Make account, tenant, project, membership and credit, or nothing of it. Raises `BadLink`,
-    `NoSuchTier`, `Conflict` for a taken name, and `ValidationError`."""
+    `NoSuchTier` and `ValidationError`."""
     user = new_account(email_of_link(key), name=newcomer.name, password=newcomer.password)
     with operator_scope("sign-up"), audit_actor(user.as_actor(), address):
         tier = Tier.objects.filter(name=terms.tier).first()
@@ -80,23 +85,27 @@ def sign_up(key: str, newcomer: Newcomer, terms: Terms, *, address: str | None) 
             # The same link, opened twice at the same time.
             raise BadLink("This link is invalid, already used or expired.") from None
         tenant = Tenant(
-            name=newcomer.organisation.strip(), tier=tier, billing_mode=BillingMode.PREPAID
+            name=newcomer.organisation.strip(),
+            slug=_slug_of(newcomer.organisation),
+            tier=tier,
+            billing_mode=BillingMode.PREPAID,
         )
         with _told_of("organisation"):
             tenant.full_clean()
-        try:
-            with transaction.atomic():
-                tenant.save()
-        except IntegrityError:
-            raise Conflict(
-                "A tenant with this name already exists.", param="organisation"
-            ) from None
+        tenant.save()
         add_project(tenant, name="default")
         Membership.objects.create(tenant=tenant, user=user, role=Role.OWNER)
         if terms.credit_nanos > 0:
             grant_promotion(tenant.id, terms.credit_nanos, reference="sign-up", memo="Sign-up")
         record(Verb.SIGNED_UP, user, tenant_id=tenant.id)
     return user
+
+
+def _slug_of(name: str) -> str:
+    """Return a slug that says nothing of who else is a customer: it would, if only the second of a
+    name had a number."""
+    plain = re.sub(r"[^a-z0-9]+", "-", slugify(name)[:_SLUG_CHARACTERS]).strip("-")
+    return f"{plain or 'tenant'}-{secrets.token_hex(_SLUG_BYTES)}"
 
 
 def new_account(email: str, *, name: str, password: str) -> User:

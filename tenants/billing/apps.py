@@ -19,6 +19,7 @@ class BillingConfig(AppConfig):
         from tenants.fsck import register_check, register_log
         from tenants.offboarding.closing import register_settlement
         from tenants.offboarding.export import register_export
+        from tenants.permissions import Permission
 
         register_check("invoices", invoice_problems, needs_snapshot=True)
         register_log(LedgerChains())
@@ -28,11 +29,14 @@ class BillingConfig(AppConfig):
         register_check("usage to be posted", waiting_problems)
         register_settlement(settle)
         register_export(
-            "invoice", lambda tenant_id: Invoice.objects.for_tenants().filter(tenant=tenant_id)
+            "invoice",
+            lambda tenant_id: Invoice.objects.for_tenants().filter(tenant=tenant_id),
+            Permission.VIEW_INVOICES,
         )
         register_export(
             "invoice_line",
             lambda tenant_id: InvoiceLine.objects.filter(
                 tenant=tenant_id, invoice__issued_at__isnull=False
             ),
+            Permission.VIEW_INVOICES,
         )

@@ -70,6 +70,7 @@ class Verb(StrEnum):
     EMAIL_CHANGED = "email_changed"
     OPERATOR_ENTERED = "operator_entered"  # acts as a member from now on
     OPERATOR_LEFT = "operator_left"
+    REPORTED = "reported"  # to an operator, on tenants that are not theirs
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,12 +10,18 @@ from tenants.models import ApiKey, Project, Tenant, Tier, User
 
 
 def tenant_named(text: str) -> Tenant:
-    """Return the tenant with this id, or this name in any case. Raises `CommandError`."""
-    query = Q(id=_uuid(text)) if _uuid(text) else Q(name__iexact=text.strip())
-    tenant = Tenant.objects.filter(query).first()
-    if tenant is None:
+    """Return the tenant with this id or slug, or else this name in any case. Raises
+    `CommandError`, also where several have the name."""
+    query = Q(id=_uuid(text)) if _uuid(text) else Q(slug=text.strip())
+    found = list(Tenant.objects.filter(query)) or list(
+        Tenant.objects.filter(name__iexact=text.strip()).order_by("created_at")
+    )
+    if not found:
         raise CommandError(f"No tenant named {text!r}.")
-    return tenant
+    if len(found) > 1:
+        slugs = ", ".join(tenant.slug for tenant in found)
+        raise CommandError(f"{len(found)} tenants are named {text!r}; say which by slug: {slugs}.")
+    return found[0]
 
 
 def project_named(tenant: Tenant, name: str | None) -> Project:

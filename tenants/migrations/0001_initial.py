@@ -11,7 +11,7 @@ from tenants.isolation.row_security import (
     GiveRolesTheirRights,
     LetWebOnly,
 )
-from tenants.migrations import _tenancy
+from tenants.migrations._initial import tenancy
 from tenants.migrations._schema import UUID_KEY, columns, sql_file, titled
 
 POLICY_VERSION = migrations.CreateModel(
@@ -110,14 +110,14 @@ class Migration(migrations.Migration):
     dependencies = [("auth", "0012_alter_user_first_name_max_length")]
 
     operations = [
-        _tenancy.TIER,
-        _tenancy.USER,
-        _tenancy.TENANT,
-        _tenancy.PROJECT,
-        _tenancy.MEMBERSHIP,
-        _tenancy.API_KEY,
-        _tenancy.QUOTA,
-        _tenancy.QUOTA_ALERT,
+        tenancy.TIER,
+        tenancy.USER,
+        tenancy.TENANT,
+        tenancy.PROJECT,
+        tenancy.MEMBERSHIP,
+        tenancy.API_KEY,
+        tenancy.QUOTA,
+        tenancy.QUOTA_ALERT,
         POLICY_VERSION,
         POLICY_CHANGE,
         AUDIT_CHAIN,

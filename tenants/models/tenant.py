@@ -6,13 +6,11 @@ from typing import Any, Final
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
-from django.db import IntegrityError, models, transaction
-from django.db.models.functions import Lower
+from django.db import models, transaction
 from django.utils import timezone
 
 from gpu_workers.protocol.labels import MAX_LABELS, MAX_NAME_CHARACTERS
 from gpu_workers.protocol.policy import OnSaturation
-from tenants.errors import Conflict
 from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.isolation.scoping import ScopedManager
 from tenants.models.policy_change import (
@@ -39,6 +37,7 @@ class Tenant(AffectsPolicy):
     tenant_path = "id"
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    # Another may have the same: that one is taken would say who else is a customer.
     name = models.CharField(max_length=200, validators=[one_line])
     # What its adapters' names begin with. PostgreSQL makes it of the first name, see slugs.sql, and
     # keeps it: through new names, and after the closing, so that nobody inherits it.
@@ -64,12 +63,6 @@ class Tenant(AffectsPolicy):
     class Meta:
         ordering = ["name"]
         constraints = [
-            models.UniqueConstraint(
-                Lower("name"),
-                name="tenant_name_in_any_case",
-                violation_error_code="unique",
-                violation_error_message="A tenant with this name already exists.",
-            ),
             models.UniqueConstraint(fields=["slug"], name="tenant_slug_once"),
         ]
 
@@ -110,17 +103,11 @@ class Tenant(AffectsPolicy):
         return PolicyImpact(PolicyPart.TENANTS, str(self.id))
 
     def rename(self, name: str) -> None:
-        """Change the name. Raises `ValidationError`, and `Conflict` if another tenant has the
-        name."""
+        """Change the name. Raises `ValidationError`."""
         self.name = name.strip()
         others = {field.name for field in self._meta.fields} - {"name"}
         self.clean_fields(exclude=others)
-        try:
-            with transaction.atomic():
-                self.save(update_fields=["name"])
-        except IntegrityError:
-            # Not to be seen from here by a query: it lies behind another tenant's wall.
-            raise Conflict("A tenant with this name already exists.", param="name") from None
+        self.save(update_fields=["name"])
 
 
 _ON_SATURATION: Final = [

@@ -26,7 +26,7 @@ def test_create_tenant_makes_the_tenant_with_its_first_project() -> None:
 
 @pytest.mark.parametrize(
     ("name", "code", "fields"),
-    [("ACME", "unique", []), ("  ", "blank", ["name"]), ("x" * 201, "max_length", ["name"])],
+    [("  ", "blank", ["name"]), ("x" * 201, "max_length", ["name"])],
 )
 def test_a_tenant_of_a_bad_name_is_refused(
     acme: Project, name: str, code: str, fields: list[str]
@@ -36,9 +36,17 @@ def test_a_tenant_of_a_bad_name_is_refused(
     assert Tenant.objects.count() == 1
 
 
+def test_of_two_tenants_of_one_name_commands_ask_which(acme: Project) -> None:
+    Tenant.objects.create(name="ACME", slug="acme-2", tier=acme.tenant.tier)
+    assert "acme, acme-2" in refused("create_api_key", "Acme")
+    key = ApiKey.objects.get(id=run("create_api_key", "acme")["api_key_id"])
+    assert key.project == acme
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
+        (["create_tenant", "ACME"], "'ACME' exists already"),
         (["create_tenant", "New", "--tier", "gold"], "'gold'"),
         (["create_api_key", "Nobody"], "'Nobody'"),
         (["create_api_key", "Acme", "--project", "web"], "Acme .*'web'.*'default'"),

@@ -20,7 +20,7 @@ from inference.management_api.renderers import JsonLinesRenderer
 from inference.management_api.serializers import Nothing, StrictSerializer
 from inference.management_api.viewsets import TenantScopedViewSet
 from tenants.offboarding.closing import close_by_owner
-from tenants.offboarding.download import begin_export, export_parts
+from tenants.offboarding.download import begin_export
 from tenants.permissions import Permission
 
 
@@ -37,9 +37,8 @@ class ExportViewSet(TenantScopedViewSet):
     @extend_schema(responses={(200, JsonLinesRenderer.media_type): OpenApiTypes.STR})
     def create(self, _request: Request, *, tenant_id: uuid.UUID) -> StreamingHttpResponse:
         self.body()
-        begin_export(self.tenant)
         return StreamingHttpResponse(
-            export_parts(tenant_id),
+            begin_export(self.tenant, self.access.permissions),
             content_type=JsonLinesRenderer.media_type,
             headers={"Content-Disposition": f'attachment; filename="{tenant_id}.jsonl"'},
         )

@@ -21,7 +21,7 @@ from inference.management_api.pagination import ListPagination
 from inference.management_api.permissions import IsPerson
 from inference.management_api.serializers import ListQuery
 from inference.management_api.viewsets import ManagementViewSet
-from tenants.access.sessions import NO_ADDRESS, end_sessions, list_sessions
+from tenants.access.sessions import NO_ADDRESS, end_sessions, list_sessions, sessions_of
 
 
 class OwnSessionSerializer(serializers.Serializer[Any]):
@@ -62,11 +62,10 @@ class OwnSessionViewSet(ManagementViewSet):
         return cast(Person, self.caller)
 
     def get_queryset(self) -> QuerySet[Any]:
-        sessions: QuerySet[Any] = UserSession.objects.filter(user=self.person.user)
-        return sessions
+        return sessions_of(self.person.user, self.request._request.session)
 
     def list(self, request: Request) -> Response:
-        found = list_sessions(self.person.user, **self.query)
+        found = list_sessions(self.get_queryset(), **self.query)
         cast(ListPagination, self.paginator).next_cursor = found.next_cursor
         return self.get_paginated_response(self.get_serializer(found.rows, many=True).data)
 

@@ -7,6 +7,7 @@ import structlog
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.core import context
 from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
 from django.core.mail import EmailMessage
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
@@ -15,6 +16,7 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from tenants.access.invitations.links import has_mail_server
+from tenants.access.second_factor import has_app, has_second_factor
 from tenants.access.sign_in import sign_in
 from tenants.isolation.audit_actor import Verb, audit_actor, audited_as
 from tenants.models import User
@@ -30,6 +32,15 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
 
     def authenticate(self, request: HttpRequest, **credentials: Any) -> User | None:
         return sign_in(request, credentials.get("email", ""), credentials.get("password", ""))
+
+    def get_reauthentication_methods(self, user: User | AnonymousUser) -> list[dict[str, str]]:
+        """Return how somebody confirms that it is them: whoever has a second factor, by that, and
+        with passkeys alone by those before recovery codes."""
+        methods: list[dict[str, str]] = super().get_reauthentication_methods(user)
+        if not isinstance(user, User) or not has_second_factor(user):
+            return methods
+        by_factor = [each for each in methods if each["id"] != "reauthenticate"]
+        return by_factor if has_app(user) else by_factor[::-1]
 
     def reauthenticate(self, user: User, password: str) -> bool:
         return sign_in(context.request, user.email, password) == user

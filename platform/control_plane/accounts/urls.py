@@ -7,7 +7,6 @@ from allauth.account import views
 from allauth.mfa.base import views as mfa
 from allauth.mfa.recovery_codes.views import generate_recovery_codes, view_recovery_codes
 from allauth.mfa.totp.views import activate_totp, deactivate_totp
-from allauth.usersessions.views import list_usersessions
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -24,6 +23,7 @@ from control_plane.accounts.limits import (
     against_guessing_passkeys,
 )
 from control_plane.accounts.own_proof import after_own_sign_in
+from control_plane.accounts.sessions import SessionList
 from tenants.access.second_factor import has_second_factor
 from tenants.models import User
 
@@ -82,7 +82,7 @@ urlpatterns = [
         name="mfa_generate_recovery_codes",
     ),
     path("sso/", against_guessing_links(sign_on.ask), name="account_sign_on"),
-    path("sessions/", list_usersessions, name="usersessions_list"),
+    path("sessions/", SessionList.as_view(), name="usersessions_list"),
     path("signup/", against_floods(sign_up.ask), name="account_signup"),
     path("signup/sent/", sign_up.sent, name="account_signup_sent"),
     path("signup/<str:key>/", against_guessing_links(sign_up.finish), name="account_finish_signup"),

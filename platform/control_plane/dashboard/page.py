@@ -5,19 +5,25 @@ import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
+from allauth.account.adapter import get_adapter
+from allauth.core.exceptions import ReauthenticationRequired
+from django.conf import settings
+from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import ObjectDoesNotExist
 from django.db import DataError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.views import View
 
 from control_plane.dashboard.navigation import navigation
+from inference.management_api.throttling import seconds_to_wait
 from tenants.access.acting import acting_access, acting_of
-from tenants.access.entrance import EntryRefused
+from tenants.access.entrance import RECENT_PROOF, EntryRefused
 from tenants.access.member_access import MemberAccess, member_access
 from tenants.access.second_factor import has_second_factor
 from tenants.access.session_proofs import proofs_of
@@ -56,6 +62,10 @@ class TenantPage(View):
         user = signed_in(request)
         if user is None:
             return sign_in_first(request)
+        most = settings.PENSTOCK_PAGES_PER_MINUTE
+        wait_seconds = seconds_to_wait(request, "pages", f"user:{user.pk}", most)
+        if wait_seconds is not None:
+            return _too_many(f"At most {most:,} pages a minute; wait a moment.", wait_seconds)
         tenant_id: uuid.UUID = ids.pop("tenant_id")
         address = request.META.get("REMOTE_ADDR") or None
         try:
@@ -70,9 +80,7 @@ class TenantPage(View):
         except EntryRefused as refusal:
             return ask_for_proof(request, user, refusal)
         except TooManyExports as refusal:
-            wait = {"Retry-After": str(RETRY_SECONDS)}
-            plain = "text/plain; charset=utf-8"
-            return private(HttpResponse(refusal.message, plain, 429, headers=wait))
+            return _too_many(refusal.message, RETRY_SECONDS)
         except (ObjectDoesNotExist, DataError):
             raise Http404 from None
 
@@ -85,6 +93,8 @@ class TenantPage(View):
         permission = self.permissions["POST" if is_change else "GET"]
         try:
             self.access.check(permission, is_change=is_change)
+        except EntryRefused:
+            raise
         except NotPermitted as refusal:
             if refusal.code == "tenant_suspended" and self.while_suspended:
                 return super().dispatch(request, *args, **ids)
@@ -154,7 +164,9 @@ def sign_in_first(request: HttpRequest) -> HttpResponse:
 
 
 def ask_for_proof(request: HttpRequest, user: User, refusal: EntryRefused) -> HttpResponse:
-    """Say what the session lacks to enter, and lead there."""
+    """Say what the session lacks, and lead there."""
+    if refusal.code == RECENT_PROOF:
+        return _prove_again(request, user, refusal.tenant)
     here = _page_address(request)
     if request.headers.get("HX-Request"):
         return HttpResponse(status=403, headers={"HX-Redirect": here})
@@ -167,6 +179,29 @@ def ask_for_proof(request: HttpRequest, user: User, refusal: EntryRefused) -> Ht
         "sign_in_again": redirect_to_login(back).url,
     }
     return private(render(request, "dashboard/entry_refused.html", context, status=403))
+
+
+def _prove_again(request: HttpRequest, user: User, tenant: Tenant) -> HttpResponse:
+    """Have somebody give again what they have signed in with. What they asked for is done then,
+    but for what htmx asked for, or a provider's word is needed for, which leads back to the page.
+    Raises `ReauthenticationRequired`, for allauth to take the request up again."""
+    is_htmx = "HX-Request" in request.headers
+    address = reverse("sign-on", args=[tenant.pk])
+    if proofs_of(request.session).is_own:
+        methods = get_adapter().get_reauthentication_methods(user)
+        if not is_htmx or not methods:
+            raise ReauthenticationRequired
+        address = methods[0]["url"]
+    back = _page_address(request) if is_htmx else request.path
+    address = f"{address}?{urlencode({REDIRECT_FIELD_NAME: back})}"
+    if is_htmx:
+        return HttpResponse(status=403, headers={"HX-Redirect": address})
+    return HttpResponseRedirect(address)
+
+
+def _too_many(message: str, retry_seconds: int) -> HttpResponse:
+    wait, plain = {"Retry-After": str(retry_seconds)}, "text/plain; charset=utf-8"
+    return private(HttpResponse(message, plain, 429, headers=wait))
 
 
 def _page_address(request: HttpRequest) -> str:

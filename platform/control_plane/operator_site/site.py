@@ -5,7 +5,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, cast
 
-from django.conf import settings
 from django.contrib.admin.views.autocomplete import AutocompleteJsonView
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponseBase
@@ -18,7 +17,7 @@ from unfold.sites import UnfoldAdminSite
 from control_plane.operator_site.dashboards.registry import DASHBOARDS
 from control_plane.operator_site.finding import find_page
 from control_plane.operator_site.sign_in_form import OperatorSignInForm
-from tenants.access.second_factor import has_second_factor
+from tenants.access.entrance import is_operators
 from tenants.access.session_proofs import proofs_of
 from tenants.isolation.audit_actor import audit_actor
 from tenants.isolation.scoping import operator_scope
@@ -40,12 +39,8 @@ class OperatorSite(UnfoldAdminSite):  # type: ignore[misc]
     login_form = OperatorSignInForm
 
     def has_permission(self, request: HttpRequest) -> bool:
-        """Return whether somebody is an operator who has signed in as such, with a second factor
-        where one is needed. A tenant's provider vouches for nobody here."""
-        if not super().has_permission(request) or not proofs_of(request.session).is_own:
-            return False
-        needs_more = settings.PENSTOCK_OPERATORS_NEED_SECOND_FACTOR
-        return not needs_more or has_second_factor(cast(User, request.user))
+        user = request.user
+        return isinstance(user, User) and is_operators(user, proofs_of(request.session))
 
     def admin_view(self, view: View, cacheable: bool = False) -> View:
         """Wrap a view so that it runs, and its template is rendered, in an operator's scope."""

@@ -11,22 +11,19 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from django.core.cache import cache
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from tenants.access.invitations.inviting import rights_of
 from tenants.access.invitations.links import digest_of, tenant_of
 from tenants.access.sign_up import new_account
+from tenants.audit.hourly import is_first_in_an_hour
 from tenants.audit.log import record
 from tenants.errors import Conflict
 from tenants.isolation.audit_actor import Verb, audit_actor, audited_as
 from tenants.isolation.scoping import tenant_scope
 from tenants.models import ApiKey, Invitation, InvitationState, Membership, Tenant, User
 from tenants.permissions import Permission, Role, may_grant
-
-# A link that is refused again and again leaves an event of each reason an hour.
-_NOTED_SECONDS: Final = 3600
 
 
 class Refusal(StrEnum):
@@ -209,6 +206,6 @@ def _is_vouched_for(invitation: Invitation) -> bool:
 
 
 def _note(invitation: Invitation, refusal: InvitationRefused) -> None:
-    if cache.add(f"invitation:{invitation.id}:{refusal.code}", 1, timeout=_NOTED_SECONDS):
+    if is_first_in_an_hour(f"invitation:{invitation.id}:{refusal.code}"):
         with tenant_scope(invitation.tenant_id):
             record(Verb.REFUSED, invitation, tenant_id=invitation.tenant_id, reason=refusal.code)

@@ -14,6 +14,7 @@ from tenants.access.sign_on.configuration import role_for
 from tenants.access.sign_on.domains import domain_of, has_proven
 from tenants.access.sign_on.id_token import Claims
 from tenants.access.sign_on.refusals import Reason, SignOnRefused
+from tenants.audit.hourly import is_first_in_an_hour
 from tenants.audit.log import record
 from tenants.errors import Conflict
 from tenants.isolation.audit_actor import UNKNOWN_ACTOR, Verb, audit_actor
@@ -69,7 +70,10 @@ def arrive(tenant_id: uuid.UUID, claims: Claims, *, address: str | None) -> User
 
 
 def note_refusal(tenant_id: uuid.UUID, reason: Reason, *, address: str | None) -> None:
-    """Record in the tenant's audit log that somebody was not signed in, and why."""
+    """Record in the tenant's audit log that somebody was not signed in, and why; once an hour for
+    each reason, as any stranger can be refused."""
+    if not is_first_in_an_hour(f"sign-on:{tenant_id}:{reason}"):
+        return
     with tenant_scope(tenant_id), audit_actor(UNKNOWN_ACTOR, address):
         tenant = Tenant.objects.filter(pk=tenant_id, closed_at=None).first()
         if tenant is not None:

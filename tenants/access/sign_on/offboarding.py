@@ -2,14 +2,15 @@
 
 from tenants.models import MailDomain, SignOnConfiguration, SignOnIdentity, Tenant
 from tenants.offboarding.closing import register_eraser
-from tenants.offboarding.export import register_export
+from tenants.offboarding.export import register_export, rows_of
+from tenants.permissions import Permission
 
 
 def register() -> None:
     register_eraser(erase)
-    register_export("sign_on", lambda tenant: SignOnConfiguration.objects.filter(tenant=tenant))
-    register_export("mail_domain", lambda tenant: MailDomain.objects.filter(tenant=tenant))
-    register_export("sign_on_identity", lambda tenant: SignOnIdentity.objects.filter(tenant=tenant))
+    register_export("sign_on", rows_of(SignOnConfiguration), Permission.VIEW_PEOPLE)
+    register_export("mail_domain", rows_of(MailDomain), Permission.VIEW_PEOPLE)
+    register_export("sign_on_identity", rows_of(SignOnIdentity), Permission.VIEW_PEOPLE)
 
 
 def erase(tenant: Tenant) -> None:

@@ -26,6 +26,8 @@ class Command(ReportingCommand):
             ensure_default_tiers()
         tenant = Tenant(name=options["name"].strip(), tier=tier_named(options["tier"]))
         project = Project(tenant=tenant, name=options["project"].strip())
+        if Tenant.objects.filter(name__iexact=tenant.name).exists():
+            raise CommandError(f"A tenant named {tenant.name!r} exists already.")
         try:
             tenant.full_clean()
             project.full_clean(exclude=["tenant"])

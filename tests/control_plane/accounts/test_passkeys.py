@@ -101,7 +101,7 @@ def test_a_passkey_is_removed_by_its_owner_who_confirms_it(
     assert viewer.send(remove).status_code == 404
     unconfirmed = Browser("192.0.2.3")
     sign_in(unconfirmed, passkey)
-    assert unconfirmed.send(remove)["Location"].startswith("/account/reauthenticate/")
+    assert unconfirmed.send(remove)["Location"].startswith("/account/2fa/reauthenticate/passkey/")
     assert kept(acme) == 1
     assert alice.submit(remove)["Location"] == INDEX
     assert kept(acme) == 0

@@ -14,7 +14,7 @@ from pytest_django.fixtures import Settings
 from tenants.access import sign_in
 from tenants.audit.log import seal_now
 from tenants.isolation.scoping import operator_scope
-from tenants.models import AuditEvent
+from tenants.models import AuditEvent, User
 from tests.support.accounts.browser import LOGIN, Browser
 from tests.support.two_tenants import PASSWORD, House
 
@@ -47,6 +47,10 @@ class App:
 @pytest.fixture
 def app(alice: Browser, monkeypatch: pytest.MonkeyPatch) -> App:
     """Set up by Alice."""
+    return set_up_app(alice, monkeypatch)
+
+
+def set_up_app(alice: Browser, monkeypatch: pytest.MonkeyPatch) -> App:
     alice.submit("/account/reauthenticate/", password=PASSWORD)
     app = App(monkeypatch)
     page = alice.get(ACTIVATE).content.decode()
@@ -170,6 +174,33 @@ def test_an_operator_without_one_sees_nothing_where_the_address_is_https(
     refused = Client().post("/admin/login/", form)
     assert refused.context["form"].has_error("__all__", "second_factor_missing")
     assert Browser().sign_in(EMAIL)["Location"] == "/t/"
+
+
+def test_an_operators_session_from_before_has_not_proven_it(
+    alice: Browser, app: App, acme: House, globex_house: House, settings: Settings
+) -> None:
+    """At all doors; that in which it was set up has."""
+    User.objects.filter(pk=acme.people["owner"].pk).update(is_superuser=True)
+    reports = f"/api/v1/usage?tenant_id={globex_house.tenant.pk}"
+    before = Client()
+    before.force_login(acme.people["owner"])
+    session = before.session
+    session["proofs"] = session["proofs"] | {"has_second_factor": False}
+    session.save()
+    settings.PENSTOCK_OPERATORS_NEED_SECOND_FACTOR = True
+    assert before.get("/admin/pages/").status_code == 302
+    assert alice.get("/admin/pages/").status_code == 200
+    assert [each.get(reports).status_code for each in (before, alice.http)] == [404, 200]
+
+
+def test_setting_one_up_ends_the_other_sessions(
+    alice: Browser, acme: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere, other = Browser("192.0.2.2"), Browser("192.0.2.3")
+    elsewhere.sign_in(EMAIL)
+    other.sign_in("admin@acme.example")
+    set_up_app(alice, monkeypatch)
+    assert (alice.email, elsewhere.email, other.email) == (EMAIL, None, "admin@acme.example")
 
 
 def test_an_operator_with_one_gets_in(app: App, settings: Settings) -> None:

@@ -3,15 +3,19 @@ PostgreSQL sums up from the records themselves: money to the nano-dollar, percen
 error of a histogram."""
 
 from collections import Counter
+from uuid import uuid4
 
 import pytest
+from django.core.cache import cache
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
 from inference.operations.label_checks import label_problems
 from inference.operations.sum_checks import pool_sum_problems, sum_problems
 from inference.refusals.records import refusal_problems
+from tenants.audit.log import seal_now
 from tenants.isolation.scoping import operator_scope
+from tenants.models import AuditEvent
 from tenants.money import decimal_dollars
 from tests.support.figures.asking import (
     BY_HOUR,
@@ -148,6 +152,30 @@ def test_reports_of_operators_are_the_sums_of_all_records(
         assert costs[key]["cost_nanos"] == right["cost_nanos"]
         for name in LATENCIES:
             check_percentiles(list(usage[key][name].values()), right[name])
+
+
+def test_what_an_operator_looks_at_is_in_the_log_once_an_hour(
+    operator: Client, world: World
+) -> None:
+    cache.clear()
+    member = Client()
+    member.force_login(world.admin)
+    of_acme = {**RANGE, "tenant_id": str(world.acme.id)}
+    for client, query in ((operator, of_acme), (operator, of_acme), (operator, RANGE)):
+        for address in ("/api/v1/usage", "/api/v1/costs"):
+            assert client.get(address, query).status_code == 200
+    assert operator.get("/api/v1/usage", {**RANGE, "tenant_id": str(uuid4())}).status_code == 200
+    assert member.get("/api/v1/usage", of_acme).status_code == 200
+    with operator_scope("test"):
+        seal_now()
+        events = AuditEvent.objects.filter(verb="reported").order_by("sequence")
+        told = Counter((event.tenant_id, event.changed_fields["report"]) for event in events)
+        assert {event.actor_id for event in events} == {str(world.operator.pk)}
+    assert told == {
+        (tenant_id, report): 1
+        for tenant_id in (world.acme.id, None)
+        for report in ("usage", "cost")
+    }
 
 
 @pytest.mark.parametrize("label", ["user", "metadata.team"])

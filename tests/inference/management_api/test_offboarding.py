@@ -2,20 +2,32 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.db import connections
+from django.core.cache import cache
+from django.db import connection
 
+from tenants import exports
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, Project, Tenant
+from tenants.offboarding import download
 from tenants.offboarding.download import AT_ONCE, export_parts
 from tests.support.api_client import ApiClient
+from tests.support.database import connections_in_use
+from tests.support.polling import eventually
 from tests.support.two_tenants import CANARY, House
 
 pytestmark = pytest.mark.django_db(transaction=True)
 AsRole = Callable[[str], ApiClient]
+
+
+@pytest.fixture(autouse=True)
+def _no_file_counted() -> None:
+    cache.clear()
 
 
 async def _joined(parts: AsyncIterator[bytes]) -> bytes:
@@ -60,59 +72,95 @@ def test_an_export_is_in_the_log_before_it_is_read(as_role: AsRole) -> None:
     assert owner.get("audit", limit=1).json()["data"][0]["verb"] == "exported"
 
 
-def test_exports_of_many_tenants_leave_connections_for_others(acme: House) -> None:
+def test_exports_that_nobody_reads_on_hold_no_connection_and_no_other_export_up(
+    acme: House,
+) -> None:
+    """Twice as many as are read from the database at once, all of which stall at the first part."""
     with operator_scope("test"):
         tier = acme.tenant.tier
-        tenants = [Tenant.objects.create(name=f"T{n}", tier=tier) for n in range(AT_ONCE + 1)]
+        tenants = [Tenant.objects.create(name=f"T{n}", tier=tier) for n in range(2 * AT_ONCE)]
         for tenant in tenants:
             Project.objects.bulk_create(
                 Project(tenant=tenant, name=f"project {number} " + "x" * 150)
                 for number in range(2000)
             )
+    connection.close()
+    before = connections_in_use()
 
-    async def the_last_waits() -> None:
+    async def read_them() -> None:
         exports = [export_parts(tenant.id) for tenant in tenants]
-        for parts in exports[:-1]:
-            assert await anext(parts)
-        last = asyncio.ensure_future(anext(exports[-1]))
-        assert await anext(exports[0])
-        assert not last.done()
-        await exports[0].aclose()
-        assert await asyncio.wait_for(last, 60)
-        for parts in exports[1:]:
-            await parts.aclose()
+        firsts = [await asyncio.wait_for(anext(parts), 60) for parts in exports]
+        await eventually(lambda: connections_in_use() == before, 60)
+        for first, parts in zip(firsts, exports, strict=True):
+            lines = (first + await _joined(parts)).splitlines()
+            assert sum(json.loads(line)["kind"] == "project" for line in lines) == 2000
 
-    asyncio.run(the_last_waits())
+    asyncio.run(read_them())
 
 
-def test_one_export_of_a_tenant_runs_at_a_time_and_who_leaves_ends_it(
-    as_role: AsRole, acme: House, globex: House
+def test_who_leaves_ends_an_export(acme: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much there is still to read of the database."""
+    closed = threading.Event()
+
+    def endless(*_args: object) -> Iterator[dict[str, str]]:
+        try:
+            while True:
+                yield {"kind": "project", "name": "x" * 150}
+        finally:
+            closed.set()
+
+    monkeypatch.setattr(download, "tenant_records", endless)
+
+    async def leave() -> None:
+        parts = export_parts(acme.tenant.id)
+        assert await anext(parts)
+        await parts.aclose()
+
+    asyncio.run(leave())
+    assert closed.wait(60)
+
+
+def test_an_export_leaves_the_disk_some_room(acme: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "LEFT_BYTES", 2**62)
+    with pytest.raises(OSError, match="broken off"):
+        asyncio.run(_joined(export_parts(acme.tenant.id)))
+
+
+def test_an_export_that_fails_breaks_off(acme: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_args: object) -> Iterator[dict[str, str]]:
+        for _ in range(2000):
+            yield {"kind": "project", "name": "x" * 150}
+        raise ValueError("a row that nobody can tell")
+
+    monkeypatch.setattr(download, "tenant_records", failing)
+    with pytest.raises(ValueError, match="nobody can tell"):
+        asyncio.run(_joined(export_parts(acme.tenant.id)))
+
+
+def test_a_tenant_has_two_files_read_at_a_time_and_who_leaves_makes_room(
+    as_role: AsRole, globex: House
+) -> None:
+    owner, other = as_role("owner"), ApiClient(globex.tenant.id, user=globex.people["owner"])
+    first, second, third = (owner.post("export") for _ in range(3))
+    assert [each.status_code for each in (first, second, third)] == [200, 200, 429]
+    assert third.json()["error"]["code"] == "too_many_exports"
+    assert other.post("export").status_code == 200
+    first.close()
+    assert owner.post("export").status_code == 200
+
+
+def test_an_export_that_takes_too_long_ends_with_a_line_that_says_so(
+    as_role: AsRole, acme: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_projects(acme, 2000)
-    owner, other = as_role("owner"), ApiClient(globex.tenant.id, user=globex.people["owner"])
-    answer = owner.post("export")
-
-    async def statuses_while_reading() -> list[int]:
-        parts = answer.streaming_content
-        assert await anext(parts)
-        both = [await asyncio.to_thread(export_status, client) for client in (owner, other)]
-        await parts.aclose()
-        return both
-
-    assert asyncio.run(statuses_while_reading()) == [409, 200]
-    for _ in range(2000):
-        if (status := export_status(owner)) == 200:
-            break
-    assert status == 200
-
-
-def export_status(client: ApiClient) -> int:
-    """What an export that nobody reads is answered with, in whatever thread this runs."""
-    try:
-        status: int = client.post("export").status_code
-        return status
-    finally:
-        connections.close_all()
+    answer = as_role("owner").post("export")
+    clock = SimpleNamespace(monotonic=iter((0, download.LONGEST_SECONDS + 1)).__next__)
+    monkeypatch.setattr(exports, "time", clock)
+    last = asyncio.run(_joined(answer.streaming_content)).splitlines()[-1]
+    assert json.loads(last) == {
+        "kind": "incomplete",
+        "reason": "This file took longer than 1800 s to be read.",
+    }
 
 
 @pytest.mark.parametrize(
@@ -120,6 +168,18 @@ def export_status(client: ApiClient) -> int:
 )
 def test_the_roles_that_may_export(as_role: AsRole, role: str, status: int) -> None:
     assert as_role(role).post("export").status_code == status
+
+
+def test_an_export_holds_what_the_role_may_see(as_role: AsRole) -> None:
+    kinds = {
+        role: {row["kind"] for row in exported(as_role(role))} for role in ("owner", "billing")
+    }
+    people = {"member", "audit_event", "webhook_endpoint"}
+    assert people <= kinds["owner"] and "left_out" not in kinds["owner"]
+    assert not people & kinds["billing"]
+    assert {"tenant", "project", "usage_record", "left_out"} <= kinds["billing"]
+    left_out = exported(as_role("billing"))[-1]
+    assert people <= set(left_out["kinds"])
 
 
 def test_an_export_takes_no_field_and_no_file_is_kept_for_a_repeat(as_role: AsRole) -> None:

@@ -37,15 +37,13 @@ def test_a_name_that_is_none_is_refused_beside_its_field(
     assert acme_of(houses).name == "Acme"
 
 
-def test_another_tenants_name_is_refused_and_the_page_goes_on_as_before(
-    signed_in: SignIn, houses: TwoTenants, acme_address: str
+def test_a_bad_name_is_refused_and_the_page_goes_on_as_before(
+    signed_in: SignIn, acme_address: str
 ) -> None:
-    taken = houses.globex.tenant.name.upper()
-    answer = signed_in("owner").post(f"{acme_address}settings", {"name": taken})
+    answer = signed_in("owner").post(f"{acme_address}settings", {"name": "two\nlines"})
     assert answer.status_code == 422
     assert list(answer.context["form"].errors) == ["name"]
     assert answer.context["access"].tenant.name == "Acme"
-    assert str(houses.globex.tenant.id) not in answer.content.decode()
 
 
 @pytest.mark.parametrize("role", ["developer", "billing", "viewer"])

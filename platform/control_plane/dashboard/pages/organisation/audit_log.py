@@ -4,7 +4,6 @@ import uuid
 from collections.abc import AsyncGenerator
 from typing import Any, ClassVar, Final
 
-from asgiref.sync import sync_to_async
 from django import forms
 from django.contrib import messages
 from django.core.exceptions import ValidationError
@@ -28,7 +27,7 @@ from tenants.access.people import list_members
 from tenants.audit.lists import find_event, has_more_events, list_events
 from tenants.audit.log import record
 from tenants.errors import NotPermitted
-from tenants.exports import bounded
+from tenants.exports import bounded, read_part
 from tenants.isolation.audit_actor import Verb
 from tenants.isolation.scoping import tenant_scope
 from tenants.permissions import Permission
@@ -142,7 +141,7 @@ async def _lines(tenant_id: uuid.UUID, chosen: dict[str, Any]) -> AsyncGenerator
     yield csv_heading()
     cursor: str | None = None
     while True:
-        part, cursor = await sync_to_async(_part)(tenant_id, chosen, cursor)
+        part, cursor = await read_part(_part, tenant_id, chosen, cursor)
         yield part
         if cursor is None:
             return

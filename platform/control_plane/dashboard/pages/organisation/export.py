@@ -1,13 +1,14 @@
 """All that belongs to the organisation, as a file."""
 
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
 from control_plane.dashboard.actions import attempt
 from control_plane.dashboard.downloads import streamed
 from control_plane.dashboard.page import TenantPage
-from tenants.offboarding.download import begin_export, export_parts
+from tenants.offboarding.download import begin_export
 from tenants.permissions import Permission
 
 
@@ -22,11 +23,7 @@ class ExportPage(TenantPage):
         return self.show({})
 
     def post(self, request: HttpRequest) -> HttpResponseBase:
-        if not attempt(request, self._begun):
+        file = attempt(request, partial(begin_export, self.tenant, self.access.permissions))
+        if file is None:
             return self.go_to(request.path)
-        name = f"{self.tenant.id}.jsonl"
-        return streamed(export_parts(self.tenant.id), name, "application/x-ndjson")
-
-    def _begun(self) -> Any:
-        begin_export(self.tenant)
-        return True
+        return streamed(file, f"{self.tenant.id}.jsonl", "application/x-ndjson")
