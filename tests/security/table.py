@@ -117,6 +117,7 @@ _ROWS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
             f"{_SOCKET}::test_a_wrong_body_ends_its_request_only",
             f"{_SOCKET}::test_an_id_in_use_is_refused_and_the_first_goes_on",
             f"{_SOCKET}::test_a_connection_has_a_limit_of_requests",
+            f"{_SOCKET}::test_a_tenant_has_a_limit_of_connections",
         ),
         "origins and tickets": (
             f"{_SOCKET}::test_the_handshake_is_refused",
@@ -151,6 +152,32 @@ _ROWS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     },
     "GPU nodes": {
         "a compromised worker charges nobody": (_WORKER,),
+        "what it writes stops nothing of another pool": (
+            "tests/inference/operations/test_poisoned_pool.py",
+        ),
+        "it writes to no other pool's streams, and floods get ahead of none": (
+            "tests/inference/streaming/test_untrusted_workers.py",
+        ),
+        "a mass death costs what has died": ("tests/inference/dispatch/nodes/test_mass_death.py",),
+    },
+    "availability": {
+        "answers that nobody reads hold no connection, nor many files": (
+            "tests/control_plane/serving/test_stalled_readers.py",
+            "tests/control_plane/test_exports.py",
+            f"{_MANAGED}/test_offboarding.py",
+        ),
+        "uploads: parts and digests hold no connection, and no web process computes one": (
+            "tests/inference/uploads/test_held_connections.py",
+            "tests/inference/uploads/test_digests.py",
+        ),
+        "bodies of strangers are not read": ("tests/control_plane/blobs/test_gate.py",),
+        "a name server that does not answer holds up nobody else": (
+            "tests/control_plane/test_look_ups.py",
+        ),
+        "no statement of a page takes longer than a minute": (
+            "tests/control_plane/test_database_roles.py",
+        ),
+        "what rescues Redis waits for no slow task": ("tests/control_plane/test_slow_tasks.py",),
     },
     "leaks": {
         "no prompt, output or key in pages, logs, metrics, spans, PostgreSQL, both Redis": (_KEPT,),
