@@ -8,7 +8,13 @@ class TenantsConfig(AppConfig):
     name = "tenants"
 
     def ready(self) -> None:
-        from tenants.access import acting, second_factor, session_proofs, sessions, sign_in_log
+        from tenants.access import (
+            impersonation,
+            second_factor,
+            session_proofs,
+            sessions,
+            sign_in_log,
+        )
         from tenants.access.sign_on import offboarding as sign_on
         from tenants.access.sign_on.check import sign_on_problems
         from tenants.audit.log import AuditChains
@@ -37,4 +43,4 @@ class TenantsConfig(AppConfig):
         session_proofs.connect()
         sessions.connect()
         sign_on.register()
-        acting.connect()
+        impersonation.connect()

@@ -75,7 +75,7 @@ SCOPE_PERMISSIONS: Final[dict[Scope, frozenset[Permission]]] = {
 }
 
 # What costs a tenant everything, if it is done by who finds an open session: a person proves who
-# they are within the last ten minutes (`tenants.access.entrance`).
+# they are within the last ten minutes (`tenants.access.entry_policy`).
 NEEDS_RECENT_PROOF: Final = frozenset(
     {Permission.WRITE_SIGN_ON, Permission.EXPORT, Permission.TRANSFER, Permission.CLOSE}
 )

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from tenants.access.entrance import check_entry, check_recent_proof
+from tenants.access.entry_policy import check_entry, check_recent_proof
 from tenants.access.people import membership_of
-from tenants.access.session_proofs import Proofs
+from tenants.access.session_proofs import AuthenticationMethods
 from tenants.errors import NotPermitted
 from tenants.isolation.audit_actor import audit_actor
 from tenants.isolation.scoping import tenant_scope
@@ -35,7 +35,7 @@ class MemberAccess:
     tenant: Tenant
     role: Role
     membership: Membership | None
-    proofs: Proofs | None = None
+    proofs: AuthenticationMethods | None = None
 
     @property
     def is_acting(self) -> bool:
@@ -89,7 +89,7 @@ class MemberAccess:
 
 @contextmanager
 def member_access(
-    user: User, tenant_id: uuid.UUID, *, proofs: Proofs, address: str | None = None
+    user: User, tenant_id: uuid.UUID, *, proofs: AuthenticationMethods, address: str | None = None
 ) -> Iterator[MemberAccess]:
     """Open the tenant's scope for one of its members. Raises `Tenant.DoesNotExist` for a tenant
     that they do not belong to, as for one that is closed or never was, and `EntryRefused` where

@@ -1,27 +1,29 @@
 """Who belongs to a tenant and in which role. Call these inside the tenant's scope.
 
 `by` is what the one who asks may do: nobody grants a role that may more than they may themselves,
-and nobody changes somebody who has such a role. A tenant keeps an owner.
+and nobody changes somebody who has such a role. A tenant keeps an owner, whoever asks: operators
+too, who call these in the scope of theirs.
 """
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from tenants.access.ways_in import no_way_in, ways_in
+from tenants.access.break_glass import break_glass_owners, no_way_in
 from tenants.errors import Conflict, NotPermitted
 from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.isolation.scoping import tenant_scope, user_scope
-from tenants.models import ApiKey, Membership, Tenant, User
+from tenants.models import ApiKey, Cap, Membership, Tenant, User, check_cap
 from tenants.pagination import NEWEST_FIRST, Order, Page, page
 from tenants.permissions import ROLE_PERMISSIONS, Permission, Role, may_grant
 
 _ORDER: Final = Order(name="memberships", fields=NEWEST_FIRST, is_descending=True)
-# Who may change any member.
-_ANYBODY: Final = ROLE_PERMISSIONS[Role.OWNER]
+# What an operator may, and whoever leaves: change any member.
+OPERATOR: Final = ROLE_PERMISSIONS[Role.OWNER]
 MEMBERS_ORDER: Final = Order(name="members", fields=NEWEST_FIRST, is_descending=True)
 
 
@@ -62,13 +64,26 @@ def list_members(*, limit: int, cursor: str | None = None) -> Page[Membership]:
     return page(rows, MEMBERS_ORDER, limit=limit, cursor=cursor)
 
 
+def set_member(
+    tenant: Tenant, user: User, role: Role, *, by: frozenset[Permission]
+) -> tuple[Membership, bool]:
+    """Make the user a member, or give a member this role; return the membership, and whether it is
+    new. Raises as `change_role` does, and `CapReached`."""
+    membership = Membership.objects.filter(tenant=tenant, user=user).first()
+    if membership is not None:
+        return change_role(membership, role, by=by), False
+    check_grant(role, by)
+    check_cap(tenant.pk, Cap.MEMBERS)
+    return Membership.objects.create(tenant=tenant, user=user, role=role), True
+
+
 def change_role(membership: Membership, role: Role, *, by: frozenset[Permission]) -> Membership:
     """Change a member's role. Raises `NotPermitted`, and `Conflict` if the tenant would be left
     without an owner, or one that asks for single sign-on without a way in beside it."""
     check_grant(role, by)
     membership = _locked(membership, by)
     if role is not Role.OWNER:
-        _check_may_go(membership)
+        check_may_go(membership)
     membership.role = role
     membership.save(update_fields=["role"])
     return membership
@@ -100,23 +115,24 @@ def remove(membership: Membership, *, by: frozenset[Permission], revoke_keys: bo
     """Remove a member, and revoke the keys they made if asked; the user remains, with their other
     tenants. Raises as `change_role` does."""
     membership = _locked(membership, by)
-    _check_may_go(membership)
+    check_may_go(membership)
     if revoke_keys:
         with audited_as(Verb.REVOKED):
             keys_made_by(membership).update(revoked_at=timezone.now())
     membership.delete()
 
 
-def lock_owners() -> None:
+def lock_owners(tenant_id: uuid.UUID) -> None:
     """Lock the tenant's owners until the transaction ends, before any other member is: all in one
     order, so that of two who leave at once the second finds itself alone."""
-    list(Membership.objects.select_for_update().filter(role=Role.OWNER).order_by("id"))
+    owners = Membership.objects.filter(tenant_id=tenant_id, role=Role.OWNER)
+    list(owners.select_for_update().order_by("id"))
 
 
 def leave(membership: Membership) -> None:
     """Take oneself out of the tenant. Raises `Conflict` for the only owner."""
-    membership = _locked(membership, by=_ANYBODY)
-    _check_may_go(membership)
+    membership = _locked(membership, by=OPERATOR)
+    check_may_go(membership)
     with audited_as(Verb.LEFT):
         membership.delete()
 
@@ -125,7 +141,7 @@ def transfer_ownership(to: Membership, *, by: Membership) -> Membership:
     """Make another member an owner and the owner who asks an admin; return the new owner's
     membership. Raises `NotPermitted` for whoever is no owner, `Conflict` for oneself and for
     somebody who is an owner."""
-    to = _locked(to, by=_ANYBODY)
+    to = _locked(to, by=OPERATOR)
     by.refresh_from_db()
     if by.role != Role.OWNER:
         raise NotPermitted(f"Only an owner hands ownership over; your role here is {by.role}.")
@@ -135,7 +151,7 @@ def transfer_ownership(to: Membership, *, by: Membership) -> Membership:
     with audited_as(Verb.TRANSFERRED):
         to.role = Role.OWNER
         to.save(update_fields=["role"])
-        _check_may_go(by)
+        check_may_go(by)
         by.role = Role.ADMIN
         by.save(update_fields=["role"])
     return to
@@ -153,7 +169,7 @@ def check_grant(role: Role, by: frozenset[Permission]) -> None:
 def _locked(membership: Membership, by: frozenset[Permission]) -> Membership:
     """Lock the tenant's owners and the membership until the transaction ends, and return it as it
     is now. Raises `NotPermitted` if `by` may not change it."""
-    lock_owners()
+    lock_owners(membership.tenant_id)
     membership = (
         Membership.objects.select_for_update(of=("self",))
         .select_related("user")
@@ -164,14 +180,19 @@ def _locked(membership: Membership, by: frozenset[Permission]) -> Membership:
     return membership
 
 
-def _check_may_go(membership: Membership) -> None:
+def check_may_go(membership: Membership, *, others: Iterable[Membership] = ()) -> None:
+    """Raise `Conflict` where the tenant would be left without an owner, or without a way in beside
+    its single sign-on, if this one went or had a lesser role, with these others."""
     if membership.role != Role.OWNER:
         return
-    if not Membership.objects.filter(role=Role.OWNER).exclude(id=membership.id).exists():
+    going = {membership.id: membership.user_id, **{each.id: each.user_id for each in others}}
+    owners = Membership.objects.filter(tenant_id=membership.tenant_id, role=Role.OWNER)
+    if not owners.exclude(id__in=going).exists():
         raise Conflict(
             "This is the organisation's only owner; make somebody else an owner first.",
             param="role",
         )
     demanding = Tenant.objects.filter(pk=membership.tenant_id, demands_sign_on=True).exists()
-    if demanding and ways_in(membership.tenant_id) == [membership.user]:
+    ways = {owner.pk for owner in break_glass_owners(membership.tenant_id)} if demanding else set()
+    if membership.user_id in ways and ways <= set(going.values()):
         raise no_way_in(param="role")

@@ -27,6 +27,14 @@ def recorded_labels() -> list[str]:
     return sorted({name for names in chosen for name in names})
 
 
+def add_tenant(tenant: Tenant, *, project: str = "default") -> Project:
+    """Store a new tenant, with its first project, in the caller's transaction. Raises as
+    `add_project` does."""
+    tenant.full_clean()
+    tenant.save()
+    return add_project(tenant, name=project)
+
+
 def add_project(tenant: Tenant, **fields: Any) -> Project:
     """Create a project. Raises as `change_project` does, and `CapReached`."""
     project = Project(tenant=tenant)

@@ -45,6 +45,15 @@ def quotas_of_whole(tenant: Tenant) -> list[Quota]:
     return list(whole.order_by("limit", "is_own"))
 
 
+def save_quota(quota: Quota) -> None:
+    """Store a quota as an operator sets it, new or changed. Raises `ValidationError`, and
+    `CapReached` where the tier allows no more."""
+    quota.full_clean()
+    if quota._state.adding:
+        check_cap(quota.tenant_id, Cap.QUOTAS)
+    quota.save()
+
+
 def add_quota(
     tenant: Tenant,
     *,
@@ -115,6 +124,11 @@ def change_quota(
 def remove_quota(quota: Quota, *, by: Principal = None) -> None:
     """Delete the quota and its alerts. Raises as `change_quota` does."""
     _check_changeable(quota, by, loosens=True)
+    delete_quota(quota)
+
+
+def delete_quota(quota: Quota) -> None:
+    """Delete a quota and its alerts, as an operator does."""
     # Alerts are not a tenant's to delete, but where their quota goes they go with it.
     with operator_scope("removal of a quota"):
         quota.delete()

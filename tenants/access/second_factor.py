@@ -10,7 +10,7 @@ from django.http import HttpRequest
 
 from tenants.access.sign_in import is_guessing_codes
 from tenants.audit.log import record
-from tenants.isolation.audit_actor import UNKNOWN_ACTOR, Actor, Verb, audit_actor
+from tenants.isolation.audit_actor import UNKNOWN_ACTOR, Actor, Verb, address_of, audit_actor
 from tenants.models import User
 
 KINDS: Final = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)
@@ -93,5 +93,5 @@ def _record(
     verb: Verb, user: User, actor: Actor, request: HttpRequest, kind: str | None = None
 ) -> None:
     """`kind` is of authenticator: `totp`, `webauthn` (a passkey) or `recovery_codes`."""
-    with audit_actor(actor, request.META.get("REMOTE_ADDR")):
+    with audit_actor(actor, address_of(request)):
         record(verb, user, **({"kind": kind} if kind else {}))  # type: ignore[arg-type]

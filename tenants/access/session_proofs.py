@@ -35,7 +35,7 @@ class SignOn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Proofs:
+class AuthenticationMethods:
     """`is_own`: somebody signed in with what is their own, not by a provider's word alone; they
     gave it last at `own_at`, in seconds since 1970. `sign_ons` are by tenant."""
 
@@ -57,7 +57,7 @@ class Proofs:
         return time.time() - last < RECENT.total_seconds()
 
 
-_NOTHING: Final = Proofs(is_own=False)
+_NOTHING: Final = AuthenticationMethods(is_own=False)
 
 
 def connect() -> None:
@@ -66,11 +66,11 @@ def connect() -> None:
     authentication_step_completed.connect(_given, dispatch_uid="session proofs")
 
 
-def proofs_of(session: SessionBase) -> Proofs:
+def proofs_of(session: SessionBase) -> AuthenticationMethods:
     stored = session.get(_KEY)
     if stored is None:
         return _NOTHING
-    return Proofs(
+    return AuthenticationMethods(
         is_own=stored["is_own"],
         own_at=stored["own_at"],
         has_second_factor=stored["has_second_factor"],
@@ -103,7 +103,7 @@ def note_sign_on(
     *,
     issuer: str,
     has_second_factor: bool,
-    before: Proofs | None,
+    before: AuthenticationMethods | None,
 ) -> None:
     """Note a provider's word, beside what the same person had proven `before`. A session of nothing
     else ends with it."""
@@ -129,7 +129,7 @@ def _given(*, request: HttpRequest, reauthenticated: bool = False, **_: Any) -> 
         _store(request, replace(before, own_at=time.time()))
 
 
-def _store(request: HttpRequest, proofs: Proofs) -> None:
+def _store(request: HttpRequest, proofs: AuthenticationMethods) -> None:
     stored: dict[str, Any] = {
         "is_own": proofs.is_own,
         "own_at": proofs.own_at,

@@ -17,7 +17,7 @@ from django.http import HttpRequest
 from tenants.access.second_factor import KINDS
 from tenants.access.session_proofs import proofs_of
 from tenants.audit.log import record
-from tenants.isolation.audit_actor import Verb, audit_actor
+from tenants.isolation.audit_actor import Verb, address_of, audit_actor
 from tenants.models import User
 from tenants.pagination import Order, Page, page
 
@@ -91,11 +91,11 @@ def _added(*, request: HttpRequest, user: User, authenticator: Authenticator, **
     if authenticator.type in KINDS and factors.count() == 1:
         rows = UserSession.objects.filter(user=user)
         others = list(rows.exclude(session_key=request.session.session_key))
-        end_sessions(user, others, address=request.META.get("REMOTE_ADDR"))
+        end_sessions(user, others, address=address_of(request))
 
 
 def _address(request: HttpRequest) -> str:
-    text = str(request.META.get("REMOTE_ADDR") or "").partition("%")[0]
+    text = (address_of(request) or "").partition("%")[0]
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:

@@ -20,6 +20,7 @@ from django.utils.crypto import salted_hmac
 from django_ratelimit.core import is_ratelimited
 from redis.exceptions import RedisError
 
+from tenants.isolation.audit_actor import address_of
 from tenants.models import User
 
 # A network (an address, or a /64 of IPv6, which one host may have) may try for several accounts, an
@@ -192,7 +193,7 @@ def _mark(account: str) -> str:
 
 def _network(request: HttpRequest) -> str:
     """Return the client's network; all clients of a Unix socket count as one."""
-    text = str(request.META.get("REMOTE_ADDR") or "").partition("%")[0]
+    text = (address_of(request) or "").partition("%")[0]
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

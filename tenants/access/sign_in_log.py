@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from tenants.access.session_proofs import note_own_sign_in
 from tenants.access.sessions import forget_session, note_session
 from tenants.audit.log import record, seal_now
-from tenants.isolation.audit_actor import UNKNOWN_ACTOR, Actor, Verb, audit_actor
+from tenants.isolation.audit_actor import UNKNOWN_ACTOR, Actor, Verb, address_of, audit_actor
 from tenants.models import User
 
 
@@ -47,5 +47,5 @@ def _failed(*, request: HttpRequest | None = None, credentials: dict[str, Any], 
 
 
 def _record(verb: Verb, user: User | None, actor: Actor, request: HttpRequest | None) -> None:
-    with audit_actor(actor, None if request is None else request.META.get("REMOTE_ADDR")):
+    with audit_actor(actor, None if request is None else address_of(request)):
         record(verb, user)

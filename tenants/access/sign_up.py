@@ -14,13 +14,14 @@ from django.db import IntegrityError, transaction
 from django.utils.text import slugify
 
 from tenants.access.account_changes import BadLink
-from tenants.access.projects import add_project
+from tenants.access.people import OPERATOR, set_member
+from tenants.access.projects import add_tenant
 from tenants.audit.log import record
 from tenants.billing.ledger.credit import grant_promotion
 from tenants.errors import Conflict
 from tenants.isolation.audit_actor import Verb, audit_actor
 from tenants.isolation.scoping import operator_scope
-from tenants.models import BillingMode, Membership, Tenant, Tier, User
+from tenants.models import BillingMode, Tenant, Tier, User
 from tenants.permissions import Role
 
 _LINK: Final = "penstock.sign-up"
@@ -91,10 +92,8 @@ def sign_up(key: str, newcomer: Newcomer, terms: Terms, *, address: str | None) 
             billing_mode=BillingMode.PREPAID,
         )
         with _told_of("organisation"):
-            tenant.full_clean()
-        tenant.save()
-        add_project(tenant, name="default")
-        Membership.objects.create(tenant=tenant, user=user, role=Role.OWNER)
+            add_tenant(tenant)
+        set_member(tenant, user, Role.OWNER, by=OPERATOR)
         if terms.credit_nanos > 0:
             grant_promotion(tenant.id, terms.credit_nanos, reference="sign-up", memo="Sign-up")
         record(Verb.SIGNED_UP, user, tenant_id=tenant.id)

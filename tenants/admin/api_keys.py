@@ -18,7 +18,6 @@ from gpu_workers.protocol.policy import Scope
 from tenants import key_format
 from tenants.access.api_keys import checked_fields, revoke_api_key, rotate_api_key
 from tenants.admin.shown_keys import ShowsKeys
-from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.models import ApiKey, Cap, check_cap_in_form
 from tenants.operator_admin import NeverDeleted
 from tenants.operator_forms import CheckboxesField, LinesField
@@ -205,9 +204,10 @@ class ApiKeyAdmin(ShowsKeys, NeverDeleted):
                 button="Revoke",
                 is_final=True,
             )
-        with audited_as(Verb.REVOKED):
-            count = active.update(revoked_at=timezone.now())
-        messages.success(request, f"{_keys(count)} revoked.")
+        chosen = list(active)
+        for key in chosen:
+            revoke_api_key(key)
+        messages.success(request, f"{_keys(len(chosen))} revoked.")
         return None
 
     @action(description="Rotate", url_path="rotate", permissions=["change"], icon="autorenew")

@@ -9,6 +9,7 @@ from django.http import HttpRequest
 from unfold.contrib.filters.admin import AutocompleteSelectFilter, ChoicesDropdownFilter
 from unfold.widgets import UnfoldAdminTextInputWidget
 
+from tenants.access.quotas import delete_quota, save_quota
 from tenants.amount_fields import CountField, DollarsField
 from tenants.billing.pricing.tiers import check_rename, prices_naming
 from tenants.models import Cap, Quota, QuotaAlert, Tier, check_cap_in_form
@@ -162,6 +163,16 @@ class QuotaAdmin(OperatorAdmin):
     @admin.display(description="value", ordering="value")
     def amount(self, quota: Quota) -> str:
         return quota.amount
+
+    def save_model(self, request: HttpRequest, obj: Quota, form: Any, change: bool) -> None:
+        save_quota(obj)
+
+    def delete_model(self, request: HttpRequest, obj: Quota) -> None:
+        delete_quota(obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: Iterable[Quota]) -> None:
+        for quota in queryset:
+            delete_quota(quota)
 
 
 @admin.register(QuotaAlert)

@@ -14,6 +14,7 @@ from unfold.widgets import (
 
 from tenants.access.api_keys import issue_api_key
 from tenants.access.invitations.inviting import check_can_invite, invite
+from tenants.access.projects import add_tenant
 from tenants.admin.shown_keys import ShowsKeys
 from tenants.errors import TenantsError
 from tenants.models import Project, Tenant
@@ -76,11 +77,11 @@ class MadeWhole(ShowsKeys):
         return super().get_inlines(request, obj) if obj else []
 
     def save_model(self, request: HttpRequest, obj: Tenant, form: Any, change: bool) -> None:
-        super().save_model(request, obj, form, change)
         if change:
+            super().save_model(request, obj, form, change)
             return
         asked = form.cleaned_data
-        project = Project.objects.create(tenant=obj, name=asked["project"].strip())
+        project = add_tenant(obj, project=asked["project"])
         if asked["makes_key"]:
             obj.first_key = issue_api_key(project, name="first")  # type: ignore[attr-defined]  # for the next page
         if asked["owner"]:

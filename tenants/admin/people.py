@@ -1,5 +1,6 @@
 """User accounts and their memberships of tenants."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from allauth.account.models import EmailAddress
@@ -10,13 +11,29 @@ from django import forms
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.models import Group
+from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from unfold.admin import TabularInline
 from unfold.contrib.filters.admin import AutocompleteSelectFilter, ChoicesDropdownFilter
-from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+from unfold.forms import (
+    AdminPasswordChangeForm,
+    PaginationInlineFormSet,
+    UserChangeForm,
+    UserCreationForm,
+)
 
+from tenants.access.people import (
+    OPERATOR,
+    check_may_go,
+    lock_owners,
+    remove,
+    set_alerts,
+    set_member,
+)
+from tenants.errors import Conflict
 from tenants.models import Cap, Invitation, Membership, User, check_cap_in_form
 from tenants.operator_admin import OperatorAdmin, ReadOnlyAdmin
+from tenants.permissions import Role
 
 # Roles are in Membership, the address in User; sessions and codes are their owner's; providers are
 # the tenants'.
@@ -30,16 +47,56 @@ class MembershipForm(forms.ModelForm):  # type: ignore[type-arg]
         fields = ("role",)  # the pages add the others
 
     def clean(self) -> None:
-        """Keep the tier's cap."""
+        """Keep the tier's cap, and the tenant an owner."""
         super().clean()
         tenant = self.cleaned_data.get("tenant")
         if tenant is not None and "tenant" in self.changed_data:
             check_cap_in_form(tenant.pk, Cap.MEMBERS)
+        if not self.instance._state.adding and "role" in self.changed_data:
+            _check_may_go(self.instance)
+
+
+class MembershipsOfUser(PaginationInlineFormSet):  # type: ignore[misc]
+    def clean(self) -> None:
+        super().clean()
+        for form in self.deleted_forms:
+            _check_may_go(form.instance)
+
+
+def _check_may_go(membership: Membership) -> None:
+    """Check as the verbs do that come after it, for a form. Raises `ValidationError`."""
+    lock_owners(membership.tenant_id)
+    try:
+        check_may_go(membership)
+    except Conflict as conflict:
+        raise ValidationError(conflict.message, code=conflict.code) from None
+
+
+def _needed(memberships: Iterable[Membership]) -> list[str]:
+    """Return, of members who are to go, those whose tenants would lose what they must keep."""
+    going = list(memberships)
+    found = []
+    for membership in going:
+        try:
+            check_may_go(membership, others=going)
+        except Conflict as conflict:
+            found.append(f"{membership.user.email} in {membership.tenant.name}: {conflict.message}")
+    return found
+
+
+def _save(membership: Membership) -> None:
+    """Add or change a member as a form says."""
+    role, gets_alerts = Role(membership.role), membership.gets_alerts
+    saved, _is_new = set_member(membership.tenant, membership.user, role, by=OPERATOR)
+    if saved.gets_alerts != gets_alerts:
+        set_alerts(saved, gets_alerts, by=OPERATOR)
+    membership.pk = saved.pk
 
 
 class MembershipOfUser(TabularInline):  # type: ignore[misc]
     model = Membership
     form = MembershipForm
+    formset = MembershipsOfUser
     extra = 0
     per_page = 20
     ordering = ["tenant__name"]
@@ -68,6 +125,18 @@ class UserAdmin(DjangoUserAdmin, OperatorAdmin):  # type: ignore[type-arg,misc]
         ("Permissions", {"fields": ["is_staff", "is_superuser"]}),
     ]
     inlines = [MembershipOfUser]
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Protect the owners whom tenants need."""
+        *found, protected = super().get_deleted_objects(objs, request)
+        members = Membership.objects.filter(user__in=objs).select_related("user", "tenant")
+        return *found, [*protected, *_needed(members)]
+
+    def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
+        for membership in formset.save(commit=False):
+            _save(membership)
+        for membership in formset.deleted_objects:
+            remove(membership, by=OPERATOR)
 
     # Whoever may change accounts can create a superuser, or take one over.
 
@@ -104,6 +173,21 @@ class MembershipAdmin(OperatorAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         # Another user or tenant is another membership.
         return ["user", "tenant", "created_at"] if obj else ["created_at"]
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Protect the owners whom tenants need."""
+        *found, protected = super().get_deleted_objects(objs, request)
+        return *found, [*protected, *_needed(objs)]
+
+    def save_model(self, request: HttpRequest, obj: Membership, form: Any, change: bool) -> None:
+        _save(obj)
+
+    def delete_model(self, request: HttpRequest, obj: Membership) -> None:
+        remove(obj, by=OPERATOR)
+
+    def delete_queryset(self, request: HttpRequest, queryset: Iterable[Membership]) -> None:
+        for membership in queryset:
+            remove(membership, by=OPERATOR)
 
 
 @admin.register(Invitation)

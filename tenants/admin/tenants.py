@@ -1,5 +1,6 @@
 """Tenants and their projects: suspend, resume, change the tier, close."""
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Final
 
 from django import forms
@@ -20,11 +21,10 @@ from unfold.forms import PaginationInlineFormSet
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from tenants.access.projects import check_smaller_model
-from tenants.admin.acting import ActsAsMember
+from tenants.admin.impersonation import ActsAsMember
 from tenants.admin.limits import QuotaValueForm
 from tenants.admin.new_tenant import MadeWhole
 from tenants.admin.storage import storage_text
-from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.models import Cap, Membership, Project, Quota, Tenant, Tier, check_cap_in_form
 from tenants.offboarding.closing import close_tenant
 from tenants.operator_admin import NeverDeleted, OperatorAdmin
@@ -226,16 +226,13 @@ class TenantAdmin(ActsAsMember, MadeWhole, NeverDeleted):
                 button="Suspend",
                 is_final=True,
             )
-        with audited_as(Verb.SUSPENDED):
-            count = active.update(is_suspended=True)
-        messages.success(request, f"{_tenants(count)} suspended.")
+        messages.success(request, f"{_tenants(_each(active, Tenant.suspend))} suspended.")
         return None
 
     @admin.action(permissions=["change"], description="Resume the selected tenants")
     def resume(self, request: HttpRequest, tenants: QuerySet[Tenant]) -> None:
-        with audited_as(Verb.RESUMED):
-            count = tenants.filter(is_suspended=True, closed_at=None).update(is_suspended=False)
-        messages.success(request, f"{_tenants(count)} resumed.")
+        suspended = tenants.filter(is_suspended=True, closed_at=None)
+        messages.success(request, f"{_tenants(_each(suspended, Tenant.resume))} resumed.")
 
     @admin.action(permissions=["change"], description="Change the tier of the selected tenants…")
     def move_to_tier(self, request: HttpRequest, tenants: QuerySet[Tenant]) -> HttpResponse | None:
@@ -243,8 +240,7 @@ class TenantAdmin(ActsAsMember, MadeWhole, NeverDeleted):
         form = TierForm(request.POST if self.is_sure(request) else None)
         if form.is_valid():
             tier = form.cleaned_data["tier"]
-            with audited_as(Verb.MOVED):
-                count = movable.exclude(tier=tier).update(tier=tier)
+            count = _each(movable.exclude(tier=tier), lambda tenant: tenant.move_to(tier))
             messages.success(request, f"{_tenants(count)} moved to {tier}.")
             return None
         return self.ask_first_of_list(
@@ -324,6 +320,15 @@ class TenantAdmin(ActsAsMember, MadeWhole, NeverDeleted):
             self.log_change(request, tenant, f"{done.capitalize()}.")
             messages.success(request, f"{tenant.name} was {done}.")
         return self.back_to(tenant)
+
+
+def _each(tenants: QuerySet[Tenant], verb: Callable[[Tenant], None]) -> int:
+    """Do this with all of them as they are now; return with how many."""
+    locked = Tenant.objects.select_for_update(of=("self",), no_key=True)
+    chosen = list(locked.filter(pk__in=tenants.values("pk")).order_by("pk"))
+    for tenant in chosen:
+        verb(tenant)
+    return len(chosen)
 
 
 def _named(tenants: QuerySet[Tenant]) -> str:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
 from django.db import connection
+from django.http import HttpRequest
 from psycopg.pq import TransactionStatus
 
 ACTOR_SETTING = "penstock.actor"
@@ -170,3 +171,9 @@ def _address(text: str | None) -> str | None:
         return None if not text else str(ipaddress.ip_address(text))
     except ValueError:
         return None  # a Unix socket, or a host name of a test client
+
+
+def address_of(request: HttpRequest) -> str | None:
+    """Return the caller's address, None where there is none. Proxies are the edge's business: no
+    header is read here."""
+    return request.META.get("REMOTE_ADDR") or None

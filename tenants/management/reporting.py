@@ -11,9 +11,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import OperationalError
 from redis.exceptions import RedisError
 
+from tenants.errors import TenantsError
 from tenants.isolation.scoping import operator_scope
+from tenants.management import UNREACHABLE
 from tenants.management.arguments import one_sentence
-from tenants.models import CapReached
 
 Fact = str | int | bool | datetime | None
 
@@ -36,14 +37,14 @@ class ReportingCommand(BaseCommand):
                 return super().execute(*args, **options)
         except ValidationError as error:
             raise CommandError(one_sentence(error)) from error
-        except CapReached as error:
+        except TenantsError as error:
             raise CommandError(error.message) from None
         except OperationalError as error:
-            raise CommandError(f"PostgreSQL is not reachable: {_first_line(error)}.") from None
+            text = f"PostgreSQL is not reachable: {_first_line(error)}."
+            raise CommandError(text, returncode=UNREACHABLE) from None
         except RedisError as error:
-            raise CommandError(
-                f"The dispatch Redis is not reachable: {_first_line(error)}."
-            ) from None
+            text = f"The dispatch Redis is not reachable: {_first_line(error)}."
+            raise CommandError(text, returncode=UNREACHABLE) from None
 
     def report_rows(
         self, options: dict[str, Any], rows: Sequence[Mapping[str, Fact]], *, of: str

@@ -51,7 +51,7 @@ class Tenant(AffectsPolicy):
     billing_mode = models.CharField(
         max_length=20, choices=BillingMode, default=BillingMode.POSTPAID
     )
-    # What a session needs to enter, beside membership: see tenants/access/entrance.py.
+    # What a session needs to enter, beside membership: see tenants/access/entry_policy.py.
     demands_sign_on = models.BooleanField("single sign-on required", default=False)
     demands_second_factor = models.BooleanField("two-step sign-in required", default=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)

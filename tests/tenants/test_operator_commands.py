@@ -178,6 +178,31 @@ def test_a_member_gets_an_account_a_role_and_loses_it(acme: Project, tmp_path: P
         attempt("set_member", "Acme", "nobody", "--role", "viewer")
 
 
+def test_no_command_takes_the_last_owner(acme: Project) -> None:
+    run("set_member", "Acme", "alice@acme.example", "--role", "owner")
+    for command in (["set_member", "--role", "admin"], ["remove_member"]):
+        name, *options = command
+        assert "only owner" in refused(name, "Acme", "alice@acme.example", *options)
+    assert Membership.objects.get().role == "owner"
+    run("set_member", "Acme", "bob@acme.example", "--role", "owner")
+    run("remove_member", "Acme", "alice@acme.example")
+    assert Membership.objects.get().user.email == "bob@acme.example"
+
+
+def test_keys_of_whoever_is_removed_are_revoked_if_asked(acme: Project) -> None:
+    for name in ("alice", "bob"):
+        run("set_member", "Acme", f"{name}@acme.example", "--role", "developer")
+    keys = [
+        issue_api_key(acme, created_by=User.objects.get(email=f"{name}@acme.example")).record
+        for name in ("alice", "bob")
+    ]
+    run("remove_member", "Acme", "alice@acme.example")
+    run("remove_member", "Acme", "bob@acme.example", "--revoke-keys")
+    for key in keys:
+        key.refresh_from_db()
+    assert [key.is_revoked for key in keys] == [False, True]
+
+
 def test_somebody_is_invited_instead_and_is_no_member_yet(acme: Project) -> None:
     invitation = ("set_member", "Acme", "Alice@Acme.example", "--role", "owner", "--invite")
     facts = run(*invitation)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tenants.access.ways_in import ways_in
+from tenants.access.break_glass import break_glass_owners
 from tenants.encryption import SecretLost
 from tenants.models import SignOnConfiguration, Tenant
 
@@ -18,7 +18,7 @@ def sign_on_problems() -> Iterator[str]:
     for tenant in Tenant.objects.filter(demands_sign_on=True, closed_at=None):
         if tenant.pk not in providers:
             yield f"Tenant {tenant.pk} demands single sign-on and has no provider."
-        if not ways_in(tenant.pk):
+        if not break_glass_owners(tenant.pk):
             yield (
                 f"Tenant {tenant.pk} demands single sign-on, and no owner has a password and "
                 "two-step sign-in: nobody gets in while its provider is down."

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from django.core.exceptions import ValidationError
 
-from tenants.access.ways_in import no_way_in, ways_in
+from tenants.access.break_glass import break_glass_owners, no_way_in
 from tenants.errors import Conflict
 from tenants.isolation.scoping import tenant_scope
 from tenants.models import SignOnConfiguration, Tenant
@@ -105,7 +105,7 @@ def demand(
                 code="no_provider",
                 param="demands_sign_on",
             )
-        if not ways_in(tenant.pk):
+        if not break_glass_owners(tenant.pk):
             raise no_way_in(param="demands_sign_on")
     if sign_on is not None:
         tenant.demands_sign_on = sign_on

@@ -3,11 +3,10 @@
 import uuid
 from typing import Any, ClassVar
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from tenants.billing.ledger.balances import balance_of
 from tenants.billing.models import LedgerTransaction
-from tenants.errors import TenantsError
 from tenants.management.arguments import dollar_amount
 from tenants.management.look_up import tenant_named
 from tenants.management.reporting import ReportingCommand
@@ -40,10 +39,7 @@ class BookingCommand(ReportingCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         tenant = tenant_named(options["tenant"])
-        try:
-            booked = self.book(tenant.id, int(options["amount"] * 10**9), options)
-        except TenantsError as error:
-            raise CommandError(error.message) from error
+        booked = self.book(tenant.id, int(options["amount"] * 10**9), options)
         held = balance_of(tenant.id)
         self.report(
             options,

@@ -5,6 +5,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from gpu_workers.protocol.policy import QUOTA_NAMES
+from tenants.access.quotas import delete_quota
 from tenants.management.look_up import place_named, tenant_named
 from tenants.management.reporting import ReportingCommand
 from tenants.models import Quota
@@ -30,7 +31,7 @@ class Command(ReportingCommand):
         if quota is None:
             raise CommandError(f"No quota for {options['limit']} there.")
         quota_id, scope = str(quota.id), quota.scope
-        quota.delete()
+        delete_quota(quota)
         self.report(
             options, quota_id=quota_id, tenant=tenant.name, scope=scope, limit=options["limit"]
         )

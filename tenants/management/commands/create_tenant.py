@@ -4,12 +4,12 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
-from django.db import transaction
 
 from tenants.access.default_tiers import ensure_default_tiers
+from tenants.access.projects import add_tenant
 from tenants.management.look_up import tier_named
 from tenants.management.reporting import ReportingCommand
-from tenants.models import Project, Tenant, Tier
+from tenants.models import Tenant, Tier
 
 
 class Command(ReportingCommand):
@@ -25,21 +25,17 @@ class Command(ReportingCommand):
         if not Tier.objects.exists():
             ensure_default_tiers()
         tenant = Tenant(name=options["name"].strip(), tier=tier_named(options["tier"]))
-        project = Project(tenant=tenant, name=options["project"].strip())
         if Tenant.objects.filter(name__iexact=tenant.name).exists():
             raise CommandError(f"A tenant named {tenant.name!r} exists already.")
         try:
-            tenant.full_clean()
-            project.full_clean(exclude=["tenant"])
+            project = add_tenant(tenant, project=options["project"])
         except ValidationError as error:
             raise CommandError(f"{options['name']!r}: {' '.join(error.messages)}") from error
-        with transaction.atomic():
-            tenant.save()
-            project.save()
         self.report(
             options,
             tenant_id=str(tenant.id),
             name=tenant.name,
+            slug=tenant.slug,
             tier=tenant.tier.name,
             project_id=str(project.id),
             project=project.name,

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from tenants.access.people import OPERATOR, remove
 from tenants.management.look_up import tenant_named, user_named
 from tenants.management.reporting import ReportingCommand
 
@@ -15,10 +16,14 @@ class Command(ReportingCommand):
         super().add_arguments(parser)
         parser.add_argument("tenant", help="name or id")
         parser.add_argument("email")
+        parser.add_argument(
+            "--revoke-keys", action="store_true", help="revoke the API keys that they made, too"
+        )
 
     def handle(self, *_: Any, **options: Any) -> None:
         tenant, user = tenant_named(options["tenant"]), user_named(options["email"])
-        removed, _by_model = tenant.memberships.filter(user=user).delete()
-        if not removed:
+        membership = tenant.memberships.filter(user=user).first()
+        if membership is None:
             raise CommandError(f"{user.email} is not a member of {tenant.name}.")
+        remove(membership, by=OPERATOR, revoke_keys=options["revoke_keys"])
         self.report(options, tenant=tenant.name, email=user.email)

@@ -3,14 +3,14 @@
 from typing import Any
 
 from django.contrib.auth.password_validation import validate_password
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from tenants.access.invitations.inviting import invite
-from tenants.errors import TenantsError
+from tenants.access.people import OPERATOR, set_member
 from tenants.management.look_up import tenant_named
 from tenants.management.passwords import add_password_arguments, read_password
 from tenants.management.reporting import ReportingCommand
-from tenants.models import Cap, Membership, Tenant, User, check_cap
+from tenants.models import Tenant, User
 from tenants.permissions import Role
 
 
@@ -39,10 +39,7 @@ class Command(ReportingCommand):
             self._add(tenant, options)
 
     def _invite(self, tenant: Tenant, options: dict[str, Any]) -> None:
-        try:
-            sent = invite(tenant, email=options["email"], role=Role(options["role"]), by=None)
-        except TenantsError as refusal:
-            raise CommandError(refusal.message) from None
+        sent = invite(tenant, email=options["email"], role=Role(options["role"]), by=None)
         self.report(
             options,
             invitation_id=str(sent.id),
@@ -54,8 +51,6 @@ class Command(ReportingCommand):
 
     def _add(self, tenant: Tenant, options: dict[str, Any]) -> None:
         email = options["email"].strip().lower()
-        if not Membership.objects.filter(tenant=tenant, user__email=email).exists():
-            check_cap(tenant.id, Cap.MEMBERS)
         user = User.objects.filter(email=email).first() or User(email=email)
         is_new = user._state.adding
         if is_new:
@@ -66,9 +61,7 @@ class Command(ReportingCommand):
             user.set_password(password)
         user.full_clean(exclude=["password"])
         user.save()
-        membership, is_added = Membership.objects.update_or_create(
-            tenant=tenant, user=user, defaults={"role": options["role"]}
-        )
+        membership, is_added = set_member(tenant, user, Role(options["role"]), by=OPERATOR)
         self.report(
             options,
             membership_id=str(membership.id),

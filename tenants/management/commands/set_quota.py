@@ -6,10 +6,11 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from gpu_workers.protocol.policy import QUOTA_NAMES, LimitName
+from tenants.access.quotas import save_quota
 from tenants.management.arguments import dollar_amount
 from tenants.management.look_up import place_named, tenant_named
 from tenants.management.reporting import ReportingCommand
-from tenants.models import Cap, Quota, check_cap
+from tenants.models import Quota
 from tenants.models.quota import IN_NANOS
 
 
@@ -41,14 +42,11 @@ class Command(ReportingCommand):
         limit = LimitName(options["limit"])
         value = _value_of(limit, options["value"])
         quota = Quota.objects.filter(tenant=tenant, limit=limit, is_own=False, **place).first()
-        if quota is None:
-            check_cap(tenant.id, Cap.QUOTAS)
-            quota = Quota(tenant=tenant, limit=limit, **place)
+        quota = quota or Quota(tenant=tenant, limit=limit, **place)
         quota.value, quota.is_hard = value, not options["soft"]
         if options["alert_at"]:
             quota.alert_percents = options["alert_at"]
-        quota.full_clean()
-        quota.save()
+        save_quota(quota)
         self.report(
             options,
             quota_id=str(quota.id),

@@ -156,7 +156,7 @@ def test_whoever_was_invited_in_time_gets_in_and_an_expired_one_counts_no_more(
 def test_commands_keep_the_caps_for_operators_too(acme: Project) -> None:
     cap(max_projects=1, max_api_keys=1, max_members=1, max_quotas=1)
     run("create_api_key", "Acme")
-    run("set_member", "Acme", "alice@acme.example", "--role", "owner")
+    run("set_member", "Acme", "alice@acme.example", "--role", "viewer")
     run("set_member", "Acme", "alice@acme.example", "--role", "admin")
     run("set_quota", "Acme", "tokens_per_day", "5")
     run("set_quota", "Acme", "tokens_per_day", "6")

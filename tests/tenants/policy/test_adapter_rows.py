@@ -15,7 +15,7 @@ from gpu_workers.protocol.codec import (
     decode_tenant,
 )
 from gpu_workers.protocol.policy import AdapterPolicy
-from inference.adapters import registry
+from inference.adapters import lifecycle
 from tenants.fsck import run_checks
 from tenants.models import Project
 from tenants.offboarding.closing import close_tenant
@@ -81,16 +81,16 @@ def test_traffic_and_the_end_are_in_the_snapshot(policy_redis: Redis, acme: Proj
     first = a_ready_version(adapter)
     a_ready_version(adapter)
     a_ready_version(an_adapter(acme.tenant, "other"))
-    done(registry.point_traffic, adapter, {1: 900, 2: 100})
+    done(lifecycle.set_traffic_split, adapter, {1: 900, 2: 100})
     row = written(policy_redis)
     assert row is not None
     assert [each.permille for each in row.versions] == [900, 100]
-    done(registry.point_traffic, adapter, {2: 1000})
-    done(registry.archive_version, first)
+    done(lifecycle.set_traffic_split, adapter, {2: 1000})
+    done(lifecycle.archive_version, first)
     row = written(policy_redis)
     assert row is not None
     assert [(each.number, each.permille) for each in row.versions] == [(2, 1000)]
-    done(registry.archive_adapter, adapter)
+    done(lifecycle.archive_adapter, adapter)
     assert written(policy_redis) is None
     assert listed(policy_redis) == ["acme/other"]
     assert list(problems()) == []

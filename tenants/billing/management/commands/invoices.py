@@ -17,7 +17,6 @@ from tenants.billing.invoicing.pdf import pdf_bytes
 from tenants.billing.invoicing.sla_holds import hold_credit, refuse_credit, release_credit
 from tenants.billing.models import Invoice, InvoiceState
 from tenants.billing.periods import BadPeriod, parse_month
-from tenants.errors import TenantsError
 from tenants.isolation.scoping import operator_scope
 from tenants.management.look_up import tenant_named
 from tenants.management.reporting import Fact, ReportingCommand
@@ -69,13 +68,10 @@ class Command(ReportingCommand):
             raise CommandError(f"invoices {action} takes the number or id of an invoice.")
         if action in {"draft", "list"} and named:
             raise CommandError(f"invoices {action} takes no invoice; see --month and --tenant.")
-        try:
-            if action in _OF_CREDIT:
-                self._decide(options)
-            else:
-                getattr(self, f"_{action}")(options)
-        except TenantsError as error:
-            raise CommandError(error.message) from error
+        if action in _OF_CREDIT:
+            self._decide(options)
+        else:
+            getattr(self, f"_{action}")(options)
 
     def _draft(self, options: dict[str, Any]) -> None:
         period = options["month"] or last_month()

@@ -6,7 +6,6 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 
-from tenants.errors import TenantsError
 from tenants.management.look_up import tenant_named
 from tenants.management.reporting import Fact, ReportingCommand
 from tenants.webhooks.endpoints import redeliver, send_test
@@ -34,25 +33,22 @@ class Command(ReportingCommand):
 
     def handle(self, *_: Any, **options: Any) -> None:
         of = options["of"]
-        try:
-            match options["action"]:
-                case "list":
-                    endpoints = Endpoint.objects.filter(tenant=tenant_named(of))
-                    self.report_rows(
-                        options, [_endpoint(endpoint) for endpoint in endpoints], of="webhooks"
-                    )
-                case "log":
-                    rows = Delivery.objects.filter(endpoint=_found(Endpoint, of))
-                    newest = rows.select_related("event")[:_SHOWN]
-                    self.report_rows(
-                        options, [_delivery(delivery) for delivery in newest], of="deliveries"
-                    )
-                case "test":
-                    self.report(options, **_delivery(send_test(_found(Endpoint, of))))
-                case _:
-                    self.report(options, **_delivery(redeliver(_found(Delivery, of))))
-        except TenantsError as error:
-            raise CommandError(error.message) from error
+        match options["action"]:
+            case "list":
+                endpoints = Endpoint.objects.filter(tenant=tenant_named(of))
+                self.report_rows(
+                    options, [_endpoint(endpoint) for endpoint in endpoints], of="webhooks"
+                )
+            case "log":
+                rows = Delivery.objects.filter(endpoint=_found(Endpoint, of))
+                newest = rows.select_related("event")[:_SHOWN]
+                self.report_rows(
+                    options, [_delivery(delivery) for delivery in newest], of="deliveries"
+                )
+            case "test":
+                self.report(options, **_delivery(send_test(_found(Endpoint, of))))
+            case _:
+                self.report(options, **_delivery(redeliver(_found(Delivery, of))))
 
 
 def _found(model: type[Any], text: str) -> Any:

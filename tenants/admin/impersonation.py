@@ -9,8 +9,9 @@ from django.shortcuts import get_object_or_404, redirect
 from unfold.decorators import action
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
-from tenants.access.acting import LONGEST, may_act, start
+from tenants.access.impersonation import LONGEST, may_act, start
 from tenants.errors import TenantsError
+from tenants.isolation.audit_actor import address_of
 from tenants.models import Tenant, User
 from tenants.operator_admin import OperatorAdmin
 from tenants.permissions import ACTING_ROLES, Role
@@ -53,7 +54,7 @@ class ActsAsMember(OperatorAdmin):
                     tenant,
                     role=Role(form.cleaned_data["role"]),
                     reason=form.cleaned_data["reason"],
-                    address=request.META.get("REMOTE_ADDR"),
+                    address=address_of(request),
                 )
             except TenantsError as refusal:
                 messages.error(request, refusal.message)

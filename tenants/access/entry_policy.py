@@ -6,7 +6,7 @@ from typing import Final
 from django.conf import settings
 
 from tenants.access.second_factor import has_second_factor
-from tenants.access.session_proofs import RECENT, Proofs, SignOn
+from tenants.access.session_proofs import RECENT, AuthenticationMethods, SignOn
 from tenants.access.sign_on.configuration import configuration_of
 from tenants.errors import NotPermitted
 from tenants.models import Tenant, User
@@ -26,7 +26,7 @@ class EntryRefused(NotPermitted):
         self.tenant = tenant
 
 
-def check_entry(tenant: Tenant, user: User, role: Role, proofs: Proofs) -> None:
+def check_entry(tenant: Tenant, user: User, role: Role, proofs: AuthenticationMethods) -> None:
     """Check a member's session, inside the tenant's scope. An owner's password and second factor
     open a tenant that demands single sign-on, so that it can be entered while its provider is down.
     Raises `EntryRefused`."""
@@ -59,7 +59,9 @@ def check_entry(tenant: Tenant, user: User, role: Role, proofs: Proofs) -> None:
         )
 
 
-def check_recent_proof(tenant: Tenant, permission: Permission, proofs: Proofs) -> None:
+def check_recent_proof(
+    tenant: Tenant, permission: Permission, proofs: AuthenticationMethods
+) -> None:
     """Check, inside the tenant's scope, before a change that takes this permission. Raises
     `EntryRefused`."""
     if permission in NEEDS_RECENT_PROOF and not proofs.are_recent(_sign_on(tenant, proofs)):
@@ -71,7 +73,7 @@ def check_recent_proof(tenant: Tenant, permission: Permission, proofs: Proofs) -
         )
 
 
-def is_operators(user: User, proofs: Proofs) -> bool:
+def is_operators(user: User, proofs: AuthenticationMethods) -> bool:
     """Return whether a session is an operator's who has signed in as such, with a second factor
     where operators need one: one that was open before they had it has proven none. A tenant's
     provider vouches for nobody here."""
@@ -81,7 +83,7 @@ def is_operators(user: User, proofs: Proofs) -> bool:
     return not needs_more or (proofs.has_second_factor and has_second_factor(user))
 
 
-def _sign_on(tenant: Tenant, proofs: Proofs) -> SignOn | None:
+def _sign_on(tenant: Tenant, proofs: AuthenticationMethods) -> SignOn | None:
     if tenant.pk not in proofs.sign_ons:
         return None
     configuration = configuration_of(tenant)

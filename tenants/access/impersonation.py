@@ -17,12 +17,12 @@ from django.contrib.auth.signals import user_logged_out
 from django.contrib.sessions.backends.base import SessionBase
 from django.http import HttpRequest
 
-from tenants.access.entrance import is_operators
+from tenants.access.entry_policy import is_operators
 from tenants.access.member_access import MemberAccess, open_tenant
 from tenants.access.session_proofs import proofs_of
 from tenants.audit.log import record
 from tenants.errors import Conflict, NotPermitted
-from tenants.isolation.audit_actor import Verb, audit_actor
+from tenants.isolation.audit_actor import Verb, address_of, audit_actor
 from tenants.isolation.scoping import operator_scope, tenant_scope
 from tenants.models import Tenant, User
 from tenants.permissions import ACTING_ROLES, Role
@@ -34,7 +34,7 @@ _KEY: Final = "acting"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Acting:
+class Impersonation:
     """What the session of the operator says. `tenant_name` is for people to read."""
 
     id: uuid.UUID
@@ -59,16 +59,16 @@ def start(
     role: Role,
     reason: str,
     address: str | None,
-) -> Acting:
+) -> Impersonation:
     """Let the session act as a member of the tenant, record it there and tell the owners. Raises
     `NotPermitted`, and `Conflict` for a session that acts already or a tenant that is closed."""
     if not may_act(session, operator) or role not in ACTING_ROLES:
         raise NotPermitted("You may not act as a member in this role.", code="may_not_act")
-    if acting_of(session, operator, address) is not None:
+    if impersonation_of(session, operator, address) is not None:
         raise Conflict("You act as a member already; end that first.", code="already_acting")
     if tenant.is_closed:
         raise Conflict("This organisation is closed.", code="closed")
-    acting = Acting(
+    acting = Impersonation(
         id=uuid.uuid4(),
         operator_id=operator.pk,
         tenant_id=tenant.pk,
@@ -84,7 +84,7 @@ def start(
     return acting
 
 
-def acting_of(session: SessionBase, user: User, address: str | None) -> Acting | None:
+def impersonation_of(session: SessionBase, user: User, address: str | None) -> Impersonation | None:
     """Return as what the session acts, None for nearly all. What has run out, or is no longer
     permitted, ends here."""
     acting = _read(session)
@@ -97,7 +97,7 @@ def acting_of(session: SessionBase, user: User, address: str | None) -> Acting |
     return acting
 
 
-def end(session: SessionBase, user: User, address: str | None) -> Acting | None:
+def end(session: SessionBase, user: User, address: str | None) -> Impersonation | None:
     """Let the session act no longer, and record it; return as what it did, None if it did not."""
     acting = _read(session)
     if acting is not None:
@@ -106,8 +106,8 @@ def end(session: SessionBase, user: User, address: str | None) -> Acting | None:
 
 
 @contextmanager
-def acting_access(
-    operator: User, acting: Acting, *, address: str | None = None
+def impersonated_access(
+    operator: User, acting: Impersonation, *, address: str | None = None
 ) -> Iterator[MemberAccess]:
     """Open the tenant's scope for an operator who acts as a member. Raises `Tenant.DoesNotExist`
     for a tenant that is closed."""
@@ -123,21 +123,21 @@ def connect() -> None:
 
 def _signed_out(*, request: HttpRequest | None, user: User | None, **_: Any) -> None:
     if request is not None and user is not None:
-        end(request.session, user, request.META.get("REMOTE_ADDR"))
+        end(request.session, user, address_of(request))
 
 
-def _end(session: SessionBase, acting: Acting, user: User, address: str | None) -> None:
+def _end(session: SessionBase, acting: Impersonation, user: User, address: str | None) -> None:
     del session[_KEY]
     with audit_actor(user.as_actor(), address), operator_scope("acting as a member"):
         tenant = Tenant.objects.filter(pk=acting.tenant_id).first()
         record(Verb.OPERATOR_LEFT, tenant, tenant_id=acting.tenant_id)
 
 
-def _read(session: SessionBase) -> Acting | None:
+def _read(session: SessionBase) -> Impersonation | None:
     told = session.get(_KEY)
     if told is None:
         return None
-    return Acting(
+    return Impersonation(
         id=uuid.UUID(told["id"]),
         operator_id=uuid.UUID(told["operator_id"]),
         tenant_id=uuid.UUID(told["tenant_id"]),

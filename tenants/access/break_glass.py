@@ -10,7 +10,7 @@ from tenants.models import Membership, Tenant, User
 from tenants.permissions import Role
 
 
-def ways_in(tenant_id: uuid.UUID) -> list[User]:
+def break_glass_owners(tenant_id: uuid.UUID) -> list[User]:
     """Return the owners who could enter without the provider, inside the tenant's scope."""
     owners = Membership.objects.filter(tenant_id=tenant_id, role=Role.OWNER, user__is_active=True)
     return [each.user for each in owners.select_related("user") if _gets_in(each.user)]
@@ -37,7 +37,7 @@ def is_only_way_in(user: User) -> bool:
 def _lets_nobody_else_in(tenant_id: uuid.UUID, user: User) -> bool:
     with tenant_scope(tenant_id):
         asks = Tenant.objects.filter(pk=tenant_id, demands_sign_on=True, closed_at=None).exists()
-        return asks and ways_in(tenant_id) == [user]
+        return asks and break_glass_owners(tenant_id) == [user]
 
 
 def _gets_in(owner: User) -> bool:

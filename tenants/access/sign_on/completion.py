@@ -34,7 +34,7 @@ from tenants.permissions import ROLE_PERMISSIONS, Role
 _PROVIDERS = ROLE_PERMISSIONS[Role.OWNER]
 
 
-def arrive(tenant_id: uuid.UUID, claims: Claims, *, address: str | None) -> User:
+def complete_sign_on(tenant_id: uuid.UUID, claims: Claims, *, address: str | None) -> User:
     """Return whom the claims name, with the role that they give. Whoever is new is bound by an
     address that the provider has verified, in a domain that the tenant has proven: an account that
     has it, or a new one. Raises `SignOnRefused`; a member without a role is one no more by then."""
@@ -57,7 +57,6 @@ def arrive(tenant_id: uuid.UUID, claims: Claims, *, address: str | None) -> User
             if role is None and not (membership and not configuration.role_claim):
                 if identity and membership:
                     _withdraw(membership)
-                role = None
             else:
                 if membership is None:
                     _check_room(tenant_id)
