@@ -22,6 +22,8 @@ COPY inference inference
 COPY gpu_workers gpu_workers
 COPY templates templates
 ENV PATH=/opt/venv/bin:$PATH PYTHONPATH=/app:/app/platform DJANGO_SETTINGS_MODULE=control_plane.settings
+RUN printf '#!/bin/sh\nexec python -m command_line "$@"\n' > /opt/venv/bin/penstock \
+    && chmod 755 /opt/venv/bin/penstock
 # A volume that is mounted here takes over the owner.
 RUN install -d -o penstock /var/lib/penstock/redis-users /var/lib/penstock/blobs
 USER penstock

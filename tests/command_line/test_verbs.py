@@ -1,0 +1,101 @@
+"""What operators do: every command of `manage.py` is a verb, which takes the words that lead to
+it."""
+
+import subprocess
+import sys
+from typing import Final
+
+import pytest
+from command_line.verbs import FSCK, VERBS
+from django.core.management import get_commands, load_command_class
+from django.core.management.base import CommandError
+
+from tests.support.places import ROOT
+
+OURS: Final = ("tenants", "inference", "control_plane")
+# Parts of an installation's set-up and processes, and what benchmarks and this checkout need.
+NO_VERBS: Final = {
+    "collect_usage",
+    "create_database_roles",
+    "load_functions",
+    "migrate",
+    "seed_demo",
+    "seed_load",
+    "seed_usage",
+    "write_command_line_calls",
+}
+
+
+def test_every_command_is_a_verb() -> None:
+    ours = {name for name, app in get_commands().items() if str(app).startswith(OURS)}
+    verbs = {verb.words[0] for verbs in VERBS.values() for verb in verbs.values()}
+    assert verbs | {FSCK.words[0]} == ours - NO_VERBS
+
+
+@pytest.mark.parametrize(
+    ("noun", "name"), [(noun, name) for noun, verbs in VERBS.items() for name in verbs]
+)
+def test_a_verb_leads_to_a_command_that_takes_its_words(noun: str, name: str) -> None:
+    command, *first = VERBS[noun][name].words
+    parser = load_command_class(get_commands()[command], command).create_parser("penstock", name)
+    parser.called_from_command_line = False
+    try:
+        parser.parse_args(first)
+    except CommandError as error:
+        assert "required" in str(error), error
+
+
+@pytest.mark.parametrize("words", [["--help"], ["keys", "list", "--help"], ["completion", "zsh"]])
+def test_what_asks_no_installation_starts_no_django(words: list[str]) -> None:
+    program = (
+        "import sys; from command_line.application import penstock\n"
+        f"try: penstock({words!r}, prog_name='penstock')\n"
+        "except SystemExit as end: status = end.code\n"
+        "heavy = {'django', 'httpx', 'rich', 'celery'} & set(sys.modules)\n"
+        "sys.exit(f'{status} {heavy}' if status or heavy else 0)"
+    )
+    environ = {"PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}", "PENSTOCK_URL": "http://localhost"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_a_verb_of_operators_takes_is_told_without_an_installation() -> None:
+    environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}
+    done = subprocess.run(
+        [sys.executable, "-m", "command_line", "credit", "grant", "--help"],
+        env=environ, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.startswith("usage: penstock credit grant")
+    assert "amount" in done.stdout and done.stderr == ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes_nouns_and_verbs(shell: str) -> None:
+    words = {"COMP_WORDS": "penstock keys ro", "COMP_CWORD": "ro" if shell == "fish" else "2"}
+    environ = {
+        "PATH": "/usr/bin:/bin",
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}",
+        "_PENSTOCK_COMPLETE": f"{shell}_complete",
+        **words,
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "command_line"],
+        env=environ, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "rotate" in done.stdout and "revoke" not in done.stdout
+
+
+def test_a_service_that_is_not_there_is_told_by_its_own_status() -> None:
+    environ = {
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}",
+        "PENSTOCK_URL": "http://127.0.0.1:9",
+        "PENSTOCK_API_KEY": "sk-none",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "command_line", "keys", "list"],
+        env=environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (3, "")
+    assert len(done.stderr.splitlines()) == 1 and "127.0.0.1:9" in done.stderr
