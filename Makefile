@@ -164,7 +164,7 @@ FUZZ_INFERENCE_CASES ?= 2000
 fuzz-api: environments
 	@echo "FUZZ_SEED=$(FUZZ_SEED)"
 	@FUZZ_SEED=$(FUZZ_SEED) FUZZ_CASES=$(FUZZ_CASES) FUZZ_INFERENCE_CASES=$(FUZZ_INFERENCE_CASES) $(PY) -m pytest \
-		tests/inference/management_api/test_fuzzed.py tests/inference/openai_api/test_fuzzed.py $(ARGS)
+		tests/control_plane/management_api/test_fuzzed.py tests/inference/openai_api/test_fuzzed.py $(ARGS)
 
 # Every page as a picture, light and dark, at three widths, in var/screenshots; on servers of its own.
 # ARGS="projects" takes those whose name begins so.

@@ -128,6 +128,12 @@ class MethodNotAllowed(InferenceError):
     code = "method_not_allowed"
 
 
+class LengthRequired(InferenceError):
+    status = 411
+    type = "invalid_request_error"
+    code = "length_required"
+
+
 class BodyTooLarge(InferenceError):
     status = 413
     type = "invalid_request_error"

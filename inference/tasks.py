@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from gpu_workers.protocol.redis_url import connect_async
-from inference.adapters import intake, registry
+from inference.adapters import intake, lifecycle
 from inference.adapters.observed import note_what_workers_say
 from inference.adapters.sources import blob_key_of, sync_sources
 from inference.adapters.validation.verdicts import ValidatorFailed
@@ -101,7 +101,7 @@ def sync_adapters() -> int:
     """Tell workers where adapters are, with addresses that hold, and take away what nothing needs;
     returns how many addresses were written."""
     with operator_scope("addresses of adapters"):
-        registry.finish_deletions()
+        lifecycle.finish_deletions()
     with dispatch_redis() as redis, operator_scope("addresses of adapters"):
         return sync_sources(redis, sign=blob_store().signed_url, key_of=blob_key_of)
 
@@ -126,18 +126,18 @@ def validate_adapter(self: Task, version_id: str) -> str:
     a large one takes seconds."""
     try:
         return intake.validate_version(uuid.UUID(version_id))
-    except intake.NotNow as error:
+    except intake.ValidationDeferred as error:
         # A worker that starts has told within the minute; of a later one the beat hears.
         if self.request.retries == self.max_retries:
             return AdapterState.VALIDATING
         raise self.retry(exc=error, countdown=2 << self.request.retries) from None
 
 
-@shared_task(name="adapters.ask_for_forgotten", expires=50)  # type: ignore[untyped-decorator]
+@shared_task(name="adapters.requeue_stalled_validations", expires=50)  # type: ignore[untyped-decorator]
 def ask_for_forgotten_adapters() -> int:
     """Have uploads validated that nobody looks at any more; returns how many."""
     with operator_scope("uploads of adapters"):
-        return intake.ask_for_forgotten()
+        return intake.requeue_stalled_validations()
 
 
 @shared_task(  # type: ignore[untyped-decorator]

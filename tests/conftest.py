@@ -18,6 +18,7 @@ from pytest_django import DjangoDbBlocker
 from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 
+from gpu_workers.protocol import keys
 from inference.redis_functions import LIBRARIES, library_text
 from inference.usage.partitions import make_partitions
 from tenants.isolation.roles import OPERATOR_ROLE
@@ -30,6 +31,7 @@ from tests.support.servers import TestServers, servers
 from tests.support.signals.otlp_receiver import otlp_receiver
 from tests.support.stack_addresses import LiveStack
 from tests.support.two_tenants import TwoTenants, two_tenants
+from tests.support.usage_entries import POOL as USAGE_POOL
 
 # Of each property `make test` tries a few examples, `make test-all` many. A machine under load is
 # slow, and most of these tests share a database or a Redis between their examples.
@@ -119,6 +121,15 @@ def worker_redis_url(test_servers: TestServers) -> Callable[[str], str]:
 @pytest.fixture
 def redis_url(test_servers: TestServers) -> str:
     return test_servers.redis.url
+
+
+@pytest.fixture
+def redis(dispatch_redis_url: str) -> Iterator[SyncRedis]:
+    """The dispatch Redis, emptied, for tests without an event loop: one pool is known."""
+    with SyncRedis.from_url(dispatch_redis_url) as client:
+        client.flushall()
+        client.sadd(keys.known_pools(), USAGE_POOL)
+        yield client
 
 
 @pytest.fixture

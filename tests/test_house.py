@@ -74,6 +74,12 @@ def test_every_room_is_on_the_map() -> None:
     assert sorted(rooms() - mapped) == []
 
 
+def test_every_decision_is_in_the_index() -> None:
+    index = (ROOT / "docs" / "adr" / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"\((\d{4}-[a-z0-9-]+\.md)\)", index)
+    assert sorted(named) == sorted(path.name for path in (ROOT / "docs" / "adr").glob("0*.md"))
+
+
 def test_no_room_has_more_than_twenty_files() -> None:
     files: dict[str, int] = {}
     for path in tracked_files():

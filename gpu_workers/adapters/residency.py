@@ -43,8 +43,9 @@ class _NoRoom(Exception):
 class Residency:
     """The adapters in one engine's memory, at most `capacity`, and which of them have most likely
     one of its `slots`. `on_change` is called with each whose level may be another one now,
-    `on_missed` with each that was to be loaded and is not, `on_loaded` with each that is, and for
-    how many seconds that kept the engine from its steps."""
+    `on_prefetch_settled` with each that nothing more is to be expected of, as it was loaded or
+    refused before it was asked for, or was not loaded after all; `on_loaded` with each that was,
+    and for how many seconds that kept the engine from its steps."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class Residency:
         capacity: int,
         slots: int,
         on_change: Callable[[str], None],
-        on_missed: Callable[[str], None],
+        on_prefetch_settled: Callable[[str], None],
         on_loaded: Callable[[str, float], None],
         wait_seconds: float = WAIT_SECONDS,
     ) -> None:
@@ -67,7 +68,7 @@ class Residency:
         self._capacity = capacity
         self._most_slots = slots
         self._on_change = on_change
-        self._on_missed = on_missed
+        self._on_prefetch_settled = on_prefetch_settled
         self._on_loaded = on_loaded
         self._wait_seconds = wait_seconds
         self._loaded: OrderedDict[str, Path] = OrderedDict()  # the least recently used first
@@ -116,7 +117,7 @@ class Residency:
         """Load an adapter soon, if that takes none from a request. Of too many the latest count.
         The scheduler waits to hear of it, so what is loaded, or refused, is told again."""
         if self.is_loaded(name) or self._is_refused(name):
-            self._on_missed(name)
+            self._on_prefetch_settled(name)
         elif name not in self._loads and name not in self._wanted:
             self._wanted.append(name)
             self._is_wanted.set()
@@ -199,7 +200,7 @@ class Residency:
         finally:
             del self._loads[name]
             if not self.is_loaded(name):
-                self._on_missed(name)
+                self._on_prefetch_settled(name)
         if problem is not None:
             self._metrics.adapter_load_failed(is_refused=isinstance(problem, AdapterRefused))
             _log.warning("adapter_not_loaded", adapter=name, reason=str(problem))

@@ -80,7 +80,7 @@ class WorkerAdapters:
             capacity=known.adapters_in_memory,
             slots=known.adapter_slots,
             on_change=self._changed,
-            on_missed=self._missed,
+            on_prefetch_settled=self._settled,
             on_loaded=self._loaded,
         )
         self._reports = AdapterReports(
@@ -137,7 +137,7 @@ class WorkerAdapters:
         if self._reports is not None:
             self._reports.loaded(name, seconds)
 
-    def _missed(self, name: str) -> None:
+    def _settled(self, name: str) -> None:
         if self._reports is not None:
             self._reports.missed(name)
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gpu_workers.protocol.messages import Envelope, TokenUsage
-from gpu_workers.requests.answered_model import answered_model
+from gpu_workers.requests.response_model import response_model
 from gpu_workers.sim.endpoints.endpoint import Content, SharedFields, SimEndpoint
 
 
@@ -16,7 +16,7 @@ class AnswerJson:
 
     def __init__(self, endpoint: SimEndpoint, envelope: Envelope, fields: SharedFields) -> None:
         self._endpoint = endpoint
-        self._model = answered_model(envelope, fields.model)
+        self._model = response_model(envelope, fields.model)
         self._id = f"{endpoint.id_prefix}-{envelope.request_id}"
         self._created = int(time.time())
         self._encode = msgspec.json.Encoder().encode

@@ -68,7 +68,7 @@ class VllmEngine:
 
         serving = self._started
         description = await serving.open()
-        with serving.own_requests():
+        with serving.probe_requests():
             degraded = await probe(serving)
         adapters = serving.adapters
         return replace(
@@ -85,7 +85,7 @@ class VllmEngine:
         from gpu_workers.vllm.warm_up import warm_up
 
         serving = self._started
-        with serving.own_requests():
+        with serving.probe_requests():
             await warm_up(serving, model=self._config.model, context_tokens=serving.context_tokens)
         if serving.adapters is not None:
             await serving.adapters.probe_base()

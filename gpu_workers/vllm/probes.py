@@ -16,8 +16,8 @@ from gpu_workers.protocol.messages import Api, Envelope, Outcome
 from gpu_workers.vllm.adapters.loaded import LoadedAdapters
 from gpu_workers.vllm.adapters.probe import keeps_apart
 from gpu_workers.vllm.endpoints.registry import ENDPOINTS, PLAINEST
-from gpu_workers.vllm.own_requests import Answer, Serving, answer_to, own_request
 from gpu_workers.vllm.parts import Part
+from gpu_workers.vllm.probe_requests import Answer, Serving, answer_to, probe_request
 
 # A probe may be the first to compile something; what takes longer than this does not come back.
 PROBE_SECONDS: Final = 300.0
@@ -194,7 +194,7 @@ def _plain(
     *,
     resumed_token_ids: Iterable[int] = (),
 ) -> Envelope:
-    return own_request(
+    return probe_request(
         PLAINEST,
         body,
         model=serving.model,
@@ -206,7 +206,7 @@ def _plain(
 async def _stream(
     serving: Probed, api: Api, body: dict[str, Any], *, without: frozenset[Part]
 ) -> Answer:
-    envelope = own_request(api, body, model=serving.model, tokens=STREAMED_TOKENS)
+    envelope = probe_request(api, body, model=serving.model, tokens=STREAMED_TOKENS)
     return await _ask(serving, envelope, without=without)
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from vllm.exceptions import VLLMValidationError
 
-from gpu_workers.requests.fewest_tokens import FewestTokens
+from gpu_workers.requests.token_lower_bound import TokenLowerBound
 
 # Steps before the vocabulary that only cut a text into pieces.
 _CUTTING: Final = ("ByteLevel", "Split", "Digits", "Punctuation", "Sequence")
@@ -24,7 +24,7 @@ Tokenize = Callable[[Any, Any], Awaitable[Any]]
 def guard_prompts(renderer: Any) -> None:
     """Have vLLM's renderer check each text before it tokenizes it; do nothing where it cannot be
     told how the tokenizer treats a text."""
-    bound = fewest_tokens_of(renderer.get_tokenizer())
+    bound = token_lower_bound_of(renderer.get_tokenizer())
     if bound is None:
         return
     tokenize: Tokenize = renderer._tokenize_prompt_async
@@ -37,7 +37,7 @@ def guard_prompts(renderer: Any) -> None:
     renderer._tokenize_prompt_async = tokenize_guarded
 
 
-def fewest_tokens_of(tokenizer: Any) -> FewestTokens | None:
+def token_lower_bound_of(tokenizer: Any) -> TokenLowerBound | None:
     """Return the bound for a byte-level tokenizer; None for any other, of which a token may stand
     for more of a text than its own bytes."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
@@ -61,10 +61,10 @@ def fewest_tokens_of(tokenizer: Any) -> FewestTokens | None:
     if not all(characters.keys() >= set(token) for token in vocabulary):
         return None
     tokens = [bytes(map(characters.__getitem__, token)) for token in vocabulary]
-    return FewestTokens([*tokens, *(token.encode() for token in own)])
+    return TokenLowerBound([*tokens, *(token.encode() for token in own)])
 
 
-async def _check(text: str, context: int | None, bound: FewestTokens) -> None:
+async def _check(text: str, context: int | None, bound: TokenLowerBound) -> None:
     data = text.encode()
     if context is None or len(data) <= context:
         return
@@ -78,7 +78,7 @@ async def _check(text: str, context: int | None, bound: FewestTokens) -> None:
         )
 
 
-def _fewest(text: str, bound: FewestTokens) -> int:
+def _fewest(text: str, bound: TokenLowerBound) -> int:
     """Return the bound of a text and of its composed form, whichever the tokenizer takes."""
     fewest = bound(text.encode())
     if text.isascii() or unicodedata.is_normalized("NFC", text):

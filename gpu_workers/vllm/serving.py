@@ -31,8 +31,8 @@ from gpu_workers.engine import (
     Result,
 )
 from gpu_workers.protocol.messages import Api, Envelope, Outcome, TokenUsage
-from gpu_workers.requests.answered_model import answered_model
 from gpu_workers.requests.render_turns import RenderTurns
+from gpu_workers.requests.response_model import response_model
 from gpu_workers.vllm import cpu_host
 from gpu_workers.vllm.adapters.answered_name import answering_as, name_answers
 from gpu_workers.vllm.adapters.effect import EffectProbe
@@ -273,7 +273,7 @@ class VllmServing:
         await self._llm.structures.stop()
 
     @contextmanager
-    def own_requests(self) -> Iterator[None]:
+    def probe_requests(self) -> Iterator[None]:
         """Leave out of the engine's count what is generated meanwhile: nobody else asks."""
         before = self._generated_tokens
         try:
@@ -328,7 +328,7 @@ class VllmServing:
         """Ask vLLM under our request id; return a stream of events, an answer or vLLM's error."""
         envelope = generation.envelope
         body = self._decode(envelope.body)
-        name = answered_model(envelope, body.get("model", ""))
+        name = response_model(envelope, body.get("model", ""))
         body |= {
             "model": envelope.model,
             "stream": envelope.stream,

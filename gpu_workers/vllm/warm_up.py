@@ -8,7 +8,7 @@ import structlog
 
 from gpu_workers.protocol.messages import Api
 from gpu_workers.vllm.endpoints.registry import ENDPOINTS, PLAINEST
-from gpu_workers.vllm.own_requests import Serving, answer_to, own_request
+from gpu_workers.vllm.probe_requests import Serving, answer_to, probe_request
 
 # Compiling may take minutes; what takes longer does not come back.
 KIND_SECONDS: Final = 900.0
@@ -75,7 +75,7 @@ def _kinds() -> list[Kind]:
 async def _run(serving: Serving, kind: Kind, *, model: str, stream: bool) -> None:
     """Run one; a model that does not do this kind refuses it, now as later."""
     name, api, body = kind
-    envelope = own_request(api, body, model=model, tokens=TOKENS, stream=stream)
+    envelope = probe_request(api, body, model=model, tokens=TOKENS, stream=stream)
     answer = await answer_to(serving, envelope, seconds=KIND_SECONDS)
     if answer.problem:
         _log.info("kind_not_warmed", kind=name, api=api.value, problem=answer.problem)

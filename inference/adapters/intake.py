@@ -22,8 +22,8 @@ from gpu_workers.protocol.adapters import AdapterBase
 from gpu_workers.protocol.sealed import SealBroken, new_salt, seal
 from inference.adapters.bounds import AdapterBounds, bounds_of
 from inference.adapters.errors import AdapterConflict
+from inference.adapters.lifecycle import lock_version
 from inference.adapters.offboarding import ADAPTERS
-from inference.adapters.registry import locked_version
 from inference.adapters.validation.scratch import scratch_folder
 from inference.adapters.validation.validator import validate
 from inference.adapters.validation.verdicts import Accepted, Bounds, Refused
@@ -55,7 +55,7 @@ _GIVEN_UP_AFTER: Final = timedelta(hours=6)
 _CHUNK_BYTES: Final = 1024 * 1024
 
 
-class NotNow(RuntimeError):
+class ValidationDeferred(RuntimeError):
     """Nothing is wrong with the upload; it is looked at again once a worker runs."""
 
 
@@ -80,7 +80,7 @@ def add_uploaded_version(adapter: Adapter, file_id: str) -> AdapterVersion:
     return version
 
 
-def ask_for_forgotten(now: datetime | None = None) -> int:
+def requeue_stalled_validations(now: datetime | None = None) -> int:
     """Have versions looked at that nobody looks at any more, but for those that wait for a worker,
     and refuse those that nobody could look at for hours; within an operator's scope. Return how
     many were asked for."""
@@ -115,10 +115,10 @@ def waits_for_worker(version: AdapterVersion) -> bool:
 
 def validate_version(version_id: uuid.UUID) -> str:
     """Look at a version's upload, and put on record what became of it; return its state. In no
-    scope. Raises `NotNow`, `ValidatorFailed`, `Unavailable` and `RedisError` where it is to be
-    tried again."""
+    scope. Raises `ValidationDeferred`, `ValidatorFailed`, `Unavailable` and `RedisError` where it
+    is to be tried again."""
     with operator_scope("validation of an adapter"):
-        version = locked_version(version_id)
+        version = lock_version(version_id)
         if not version.is_in_progress:
             return version.state
         version = begin_validation(version)
@@ -136,7 +136,7 @@ def validate_version(version_id: uuid.UUID) -> str:
     except AdapterConflict:
         # It was deleted meanwhile, or another has validated it: what that one stored stays.
         with operator_scope("validation of an adapter"):
-            version = locked_version(version_id)
+            version = lock_version(version_id)
         if not version.path:
             blob_store().delete(_path_of(job))
         return version.state
@@ -156,11 +156,11 @@ def _validated(job: _Job, base: AdapterBase) -> str:
 
 
 def base_of(pool: str) -> AdapterBase:
-    """Return what a pool's workers have said that adapters change. Raises `NotNow` while none has
-    said so."""
+    """Return what a pool's workers have said that adapters change. Raises `ValidationDeferred`
+    while none has said so."""
     row = _published_base(pool)
     if row is None:
-        raise NotNow(f"No worker of {pool} has published what its adapters change.")
+        raise ValidationDeferred(f"No worker of {pool} has published what its adapters change.")
     return codec.decode_adapter_base(row)
 
 

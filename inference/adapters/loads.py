@@ -13,7 +13,7 @@ from django.db.models import Sum
 from redis import Redis
 
 from gpu_workers.protocol import keys
-from inference.adapters.holders import may_be_held
+from inference.adapters.worker_counts import may_be_held
 from inference.models.adapter import AdapterVersion
 from inference.models.adapter_loads import AdapterLoads
 from tenants.isolation.scoping import operator_scope

@@ -16,13 +16,13 @@ from redis import Redis
 from gpu_workers.protocol import keys
 from gpu_workers.protocol.adapters import AdapterEffect, AdapterLevel
 from inference.adapters.events import tell_live, tell_refused
-from inference.adapters.holders import may_be_held
+from inference.adapters.lifecycle import lock_adapter, lock_version, take_from_traffic
 from inference.adapters.loads import note_loads
 from inference.adapters.prefetching import prefetch
-from inference.adapters.registry import locked, locked_version, take_from_traffic
 from inference.adapters.sources import publish_after_commit
 from inference.adapters.validation.verdicts import WarningCode
 from inference.adapters.versions import NOT_FINITE, NOT_FINITE_MESSAGE
+from inference.adapters.worker_counts import may_be_held
 from inference.models.adapter import (
     HELD_STATES,
     AdapterState,
@@ -70,8 +70,8 @@ def note_effect(version_id: uuid.UUID, effect: VersionEffect) -> bool:
     effect gets a warning; one that can answer nobody is refused, and out of its adapter's traffic.
     Within an operator's scope."""
     # The adapter first, as everybody locks them.
-    adapter = locked(AdapterVersion.objects.only("adapter_id").get(pk=version_id).adapter_id)
-    version = locked_version(version_id)
+    adapter = lock_adapter(AdapterVersion.objects.only("adapter_id").get(pk=version_id).adapter_id)
+    version = lock_version(version_id)
     if not may_be_held(version) or not version.needs_probe:
         return False
     version.effect = effect
@@ -93,7 +93,7 @@ def note_effect(version_id: uuid.UUID, effect: VersionEffect) -> bool:
 def note_live(version_id: uuid.UUID, now: datetime | None = None) -> bool:
     """Put on record that a worker has a version in its engine, the first time; return whether it
     was that. Within an operator's scope."""
-    version = locked_version(version_id)
+    version = lock_version(version_id)
     if not version.is_ready or version.live_at is not None:
         return False
     version.live_at = now or datetime.now(UTC)

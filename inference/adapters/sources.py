@@ -16,9 +16,9 @@ from redis.exceptions import RedisError
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.adapters import AdapterSource
 from gpu_workers.protocol.sealed import HEADER_BYTES, SealBroken, salt_of, stream_key
+from inference.adapters.lifecycle import drained_at
 from inference.adapters.pins import pin_problems, write_pins
 from inference.adapters.prefetching import prefetch
-from inference.adapters.registry import drained_at
 from inference.blobs.errors import NoSuchBlob
 from inference.blobs.opening import blob_store
 from inference.errors import Unavailable

@@ -13,7 +13,7 @@ from gpu_workers.protocol.policy import WHOLE
 from inference.adapters.bounds import bounds_of, check_room, locked_tenant
 from inference.adapters.errors import AdapterConflict
 from inference.adapters.events import tell_refused
-from inference.adapters.registry import locked, locked_version, point_traffic
+from inference.adapters.lifecycle import lock_adapter, lock_version, set_traffic_split
 from inference.adapters.sources import publish_after_commit
 from inference.adapters.validation.verdicts import WarningCode
 from inference.models.adapter import (
@@ -62,7 +62,7 @@ def add_version(adapter: Adapter, upload: Upload) -> AdapterVersion:
     """Create the next version of an adapter, from an upload. Raises `Conflict` beyond the tier's
     bounds, and for an adapter that is archived."""
     tenant = locked_tenant(adapter.tenant_id)
-    adapter = locked(adapter.pk)
+    adapter = lock_adapter(adapter.pk)
     if adapter.archived_at is not None:
         raise AdapterConflict(
             f"{adapter.name} is archived; create it anew first.", code="adapter_archived"
@@ -81,7 +81,7 @@ def add_version(adapter: Adapter, upload: Upload) -> AdapterVersion:
 def begin_validation(version: AdapterVersion) -> AdapterVersion:
     """Note that all bytes are there and are looked at. Bears repetition, for a validator that was
     killed. Raises `Conflict` once that has ended."""
-    version = locked_version(version.pk)
+    version = lock_version(version.pk)
     if version.state == AdapterState.VALIDATING:
         return version
     _expect(version, AdapterState.QUEUED)
@@ -92,11 +92,11 @@ def begin_validation(version: AdapterVersion) -> AdapterVersion:
 
 def mark_ready(version: AdapterVersion, stored: StoredAdapter) -> AdapterVersion:
     """Put a version on record as validated and stored, from now on to be asked for. The first of an
-    adapter takes its traffic, later ones wait for `point_traffic`. One that is beyond its tier's
-    bounds after all is refused. Raises `Conflict` unless it is being validated."""
+    adapter takes its traffic, later ones wait for `set_traffic_split`. One that is beyond its
+    tier's bounds after all is refused. Raises `Conflict` unless it is being validated."""
     tenant = locked_tenant(version.tenant_id)
-    adapter = locked(version.adapter_id)
-    version = locked_version(version.pk)
+    adapter = lock_adapter(version.adapter_id)
+    version = lock_version(version.pk)
     if version.is_ready and version.opaque_name == stored.opaque_name:
         return version
     _expect(version, AdapterState.VALIDATING)
@@ -140,14 +140,14 @@ def mark_ready(version: AdapterVersion, stored: StoredAdapter) -> AdapterVersion
     publish_after_commit(version)  # before saving, which tells gateways after the commit too
     version.save()
     if adapter.main is None:
-        point_traffic(adapter, {version.number: WHOLE})
+        set_traffic_split(adapter, {version.number: WHOLE})
     return version
 
 
 def mark_refused(version: AdapterVersion, code: str, message: str) -> AdapterVersion:
     """Put on record why a version can answer nobody. What was uploaded of it is nobody's from now
     on. Raises `Conflict` once it is ready."""
-    version = locked_version(version.pk)
+    version = lock_version(version.pk)
     if version.state == AdapterState.REFUSED:
         return version
     _expect(version, *IN_PROGRESS)

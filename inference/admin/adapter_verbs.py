@@ -10,8 +10,8 @@ from django.db.models import Model
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.defaultfilters import filesizeformat
 
-from inference.adapters.holders import Holders
 from inference.adapters.storage import Kept, storage_of
+from inference.adapters.worker_counts import WorkerCounts
 from tenants.admin.storage import register_storage_text
 from tenants.errors import TenantsError
 from tenants.management.arguments import one_sentence
@@ -53,7 +53,7 @@ def percent(permille: int) -> str:
     return f"{permille / 10:g} %"
 
 
-def workers_text(holders: Holders | None) -> str:
+def workers_text(holders: WorkerCounts | None) -> str:
     """Say where workers have a version."""
     if holders is None:
         return "unknown"

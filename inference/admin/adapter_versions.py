@@ -12,8 +12,8 @@ from unfold.contrib.filters.admin import AutocompleteSelectFilter, ChoicesDropdo
 from unfold.decorators import action, display
 
 from gpu_workers.protocol.policy import WHOLE
-from inference.adapters.holders import holders_of, may_be_held, state_of
-from inference.adapters.registry import archive_version, delete_version, point_traffic
+from inference.adapters.lifecycle import archive_version, delete_version, set_traffic_split
+from inference.adapters.worker_counts import may_be_held, state_of, worker_counts_of
 from inference.admin.adapter_forms import NameForm
 from inference.admin.adapter_verbs import AdapterVerbs, percent, workers_text
 from inference.admin.adapters import BaseModelFilter
@@ -138,7 +138,7 @@ class AdapterVersionAdmin(AdapterVerbs):
     @admin.display(description="state")
     def condition(self, version: AdapterVersion) -> str:
         """Say who has it, too, where workers may."""
-        held = holders_of(version.adapter.model.pool_id, [version])
+        held = worker_counts_of(version.adapter.model.pool_id, [version])
         holders = None if held is None else held[version.number]
         state = state_of(version, holders)
         if not may_be_held(version):
@@ -179,7 +179,7 @@ class AdapterVersionAdmin(AdapterVerbs):
             return self.do(
                 request,
                 version,
-                lambda: point_traffic(version.adapter, {version.number: WHOLE}),
+                lambda: set_traffic_split(version.adapter, {version.number: WHOLE}),
                 f"{version} answers all requests that name no version.",
             )
         return self.ask_first(

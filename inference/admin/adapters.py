@@ -11,9 +11,9 @@ from django.utils.safestring import SafeString
 from unfold.contrib.filters.admin import AutocompleteSelectFilter, DropdownFilter
 from unfold.decorators import action, display
 
-from inference.adapters.holders import holders_of, state_of
+from inference.adapters.lifecycle import delete_adapter, set_traffic_split
 from inference.adapters.lists import with_totals
-from inference.adapters.registry import delete_adapter, point_traffic
+from inference.adapters.worker_counts import state_of, worker_counts_of
 from inference.admin.adapter_forms import NameForm, TrafficForm
 from inference.admin.adapter_verbs import AdapterVerbs, percent, workers_text
 from inference.models import Adapter, ServedModel
@@ -130,7 +130,7 @@ class AdapterAdmin(AdapterVerbs):
         """Show the newest versions, with who has them, which is asked once for all."""
         versions = adapter.versions.select_related("adapter__tenant").order_by("-number")
         shown = list(versions[:_SHOWN])
-        held = holders_of(adapter.model.pool_id, shown)
+        held = worker_counts_of(adapter.model.pool_id, shown)
         rows = []
         for version in shown:
             holders = None if held is None else held[version.number]
@@ -156,7 +156,7 @@ class AdapterAdmin(AdapterVerbs):
             return self.do(
                 request,
                 adapter,
-                lambda: point_traffic(adapter, form.shares),
+                lambda: set_traffic_split(adapter, form.shares),
                 f"{adapter.name}: traffic changed.",
             )
         return self.ask_first(

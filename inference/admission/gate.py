@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 from gpu_workers.protocol import codec
 from gpu_workers.protocol.messages import Prices
 from gpu_workers.protocol.policy import Caller, LimitName, ModelPolicy, Scope
+from inference.admission.callable_models import CallableModel, CallableModels, KnownModel
 from inference.admission.key_activity import KeyActivity
 from inference.admission.key_check import ApiKeyCheck
 from inference.admission.limits import (
@@ -27,7 +28,6 @@ from inference.admission.limits import (
     rate_limit_headers,
     refusal,
 )
-from inference.admission.offers import KnownModel, Offer, Offers
 from inference.admission.policy_snapshot import POLL_SECONDS, PolicySnapshot
 from inference.admission.refusals import Refusals
 from inference.admission.reservations import (
@@ -79,7 +79,7 @@ class Admission:
     ) -> None:
         self._redis = redis
         self._snapshot = PolicySnapshot(redis)
-        self._offers = Offers(self._snapshot)
+        self._offers = CallableModels(self._snapshot)
         self._reservations = Reservations(redis, clock=clock)
         self._key_activity = KeyActivity(redis)
         self.refusals = Refusals(redis)
@@ -158,18 +158,18 @@ class Admission:
         """Return the served models that the caller may know of."""
         return await self._offers.models(caller)
 
-    async def visible_offers(self, caller: Caller) -> list[Offer]:
+    async def visible_offers(self, caller: Caller) -> list[CallableModel]:
         """Return all that the caller can name: served models, then adapters. A snapshot that Redis
         has lost is waited for."""
         until = time.monotonic() + _LOST_SNAPSHOT_SECONDS
         return await retry_until(lambda: self._offers.all(caller), until=until)
 
-    async def offer(self, name: str, caller: Caller, *, sticky: str = "") -> Offer:
-        """See `Offers.named`."""
+    async def offer(self, name: str, caller: Caller, *, sticky: str = "") -> CallableModel:
+        """See `CallableModels.named`."""
         return await self._offers.named(name, caller, sticky=sticky)
 
     def known_model(self, name: str, caller: Caller) -> KnownModel | None:
-        """See `Offers.known_model`."""
+        """See `CallableModels.known_model`."""
         return self._offers.known_model(name, caller)
 
     # how much -----------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class NoSuchBlob(LookupError):
 
 
 @contextmanager
-def told_apart(path: str, *, may_be_missing: bool = False) -> Iterator[None]:
+def translate_store_errors(path: str, *, may_be_missing: bool = False) -> Iterator[None]:
     """Turn whatever the store raises into one of these. What it said goes to the log alone: it may
     name hosts and folders."""
     try:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import obstore
 from obstore.store import ObjectStore
 
-from inference.blobs.errors import NoSuchBlob, told_apart
+from inference.blobs.errors import NoSuchBlob, translate_store_errors
 
 # What is not larger is sent as one piece, and held in memory for it.
 SINGLE_BYTES: Final = 8 * 1024 * 1024
@@ -68,12 +68,12 @@ class BlobStore:
         source = _Source(chunks)
         begun = source.take(SINGLE_BYTES + 1)
         if len(begun) <= SINGLE_BYTES:
-            with told_apart(path):
+            with translate_store_errors(path):
                 obstore.put(self._store, full, begun, use_multipart=False)
                 self._settle(full)
             return source.size_bytes
         try:
-            with told_apart(path):
+            with translate_store_errors(path):
                 obstore.put(
                     self._store,
                     full,
@@ -90,7 +90,7 @@ class BlobStore:
 
     def get(self, path: str) -> Iterator[bytes]:
         """Return the blob's bytes in chunks of a megabyte or so. Raises `NoSuchBlob` at once."""
-        with told_apart(path, may_be_missing=True):
+        with translate_store_errors(path, may_be_missing=True):
             found = obstore.get(self._store, self._full(path))
         return _chunks_of(path, found)
 
@@ -98,7 +98,7 @@ class BlobStore:
         """Yield the bytes from `first` on and before `end` of the blob that was looked at, which
         has them; one that took its place since is none."""
         path = blob.path
-        with told_apart(path, may_be_missing=True):
+        with translate_store_errors(path, may_be_missing=True):
             found = await obstore.get_async(
                 self._store,
                 self._full(path),
@@ -109,7 +109,7 @@ class BlobStore:
 
     def look(self, path: str) -> StoredBlob:
         """Raises `NoSuchBlob`."""
-        with told_apart(path, may_be_missing=True):
+        with translate_store_errors(path, may_be_missing=True):
             return self._stored(obstore.head(self._store, self._full(path)))
 
     def delete(self, *paths: str) -> None:
@@ -117,7 +117,7 @@ class BlobStore:
         for batch in _batches(paths):
             full = [self._full(path) for path in batch]
             try:
-                with told_apart(batch[0], may_be_missing=True):
+                with translate_store_errors(batch[0], may_be_missing=True):
                     obstore.delete(self._store, full)
             except NoSuchBlob:
                 # A folder stops at the first that is missing.
@@ -127,18 +127,18 @@ class BlobStore:
     def list(self, prefix: str = "") -> Iterator[StoredBlob]:
         """Yield what lies below a prefix, which ends where a word does; in no order."""
         below = (self._prefix + prefix).rstrip("/")
-        with told_apart(prefix):
+        with translate_store_errors(prefix):
             for batch in obstore.list(self._store, below or None, chunk_size=1000):
                 yield from map(self._stored, batch)
 
     def signed_url(self, path: str, seconds: int) -> str:
         """Return an address at which whoever knows it may read the blob for so many seconds."""
-        with told_apart(path):
+        with translate_store_errors(path):
             return self._sign(self._full(path), seconds)
 
     def _delete_one(self, path: str) -> None:
         try:
-            with told_apart(path, may_be_missing=True):
+            with translate_store_errors(path, may_be_missing=True):
                 obstore.delete(self._store, self._full(path))
         except NoSuchBlob:
             return
@@ -191,7 +191,7 @@ class _Source:
 
 
 def _chunks_of(path: str, found: Any) -> Iterator[bytes]:
-    with told_apart(path, may_be_missing=True):
+    with translate_store_errors(path, may_be_missing=True):
         for chunk in found.stream(min_chunk_size=_CHUNK_BYTES):
             yield bytes(chunk)
 

@@ -13,8 +13,8 @@ from gpu_workers.protocol.labels import chosen_labels
 from gpu_workers.protocol.messages import Envelope, Prices
 from gpu_workers.protocol.policy import Caller, Capability, ModelPolicy, OnSaturation, TierPolicy
 from inference.admission.adapters import ChosenAdapter
+from inference.admission.callable_models import CallableModel
 from inference.admission.gate import Admission
-from inference.admission.offers import Offer
 from inference.admission.reservations import PoolTarget
 from inference.charges import Bounds, Charge, prices_of, upper_bound, worst_case
 from inference.dispatch.pool_view import PoolView
@@ -134,12 +134,12 @@ class CandidateBuilder:
         if not await self._workers.is_expected(model.pool, seconds):
             raise NoWorker(f"No worker is running for model {model.name!r}.")
 
-    async def _view(self, offer: Offer) -> PoolView:
+    async def _view(self, offer: CallableModel) -> PoolView:
         workers = await self._workers.kinds(offer.model.pool)
         return PoolView(model=offer.model, workers=workers)
 
     async def _fallback(
-        self, caller: Caller, request: InferenceRequest, primary: PoolView, offer: Offer
+        self, caller: Caller, request: InferenceRequest, primary: PoolView, offer: CallableModel
     ) -> tuple[PoolView | None, str]:
         """Return the view of the project's smaller model, or why it cannot answer this request."""
         name = caller.key.smaller_model

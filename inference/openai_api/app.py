@@ -21,9 +21,9 @@ from gpu_workers.protocol.messages import Outcome, Terminal
 from gpu_workers.protocol.policy import Caller, Scope
 from gpu_workers.protocol.request_id import new_request_id
 from gpu_workers.protocol.tracing import valid_traceparent
+from inference.admission.callable_models import CallableModel
 from inference.admission.gate import TICKET_SECONDS
 from inference.admission.limits import Headers
-from inference.admission.offers import Offer
 from inference.errors import (
     Cancelled,
     InferenceError,
@@ -349,7 +349,7 @@ async def _cancel_when_gone(receive: Any, generation: Generation) -> None:
     generation.cancel()
 
 
-def _model_json(offer: Offer) -> dict[str, Any]:
+def _model_json(offer: CallableModel) -> dict[str, Any]:
     model, adapter = offer.model, offer.adapter
     return {
         "id": offer.name,

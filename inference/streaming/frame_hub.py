@@ -19,8 +19,8 @@ from gpu_workers.protocol.redis_errors import is_out_of_memory
 from inference.background import Background
 from inference.pools import tell_trouble
 from inference.streaming.confirmations import Confirmations
-from inference.streaming.holders import Holders
 from inference.streaming.last_frames import LastFrames
+from inference.streaming.request_owners import RequestOwners
 from inference.streaming.token_stream import STALE, TokenStream
 
 _log = structlog.get_logger(__name__)
@@ -62,7 +62,7 @@ class FrameHub:
         # The lists that are read, each with its pool, in the order of their turns.
         self._lists: dict[bytes, str] = {}
         self._wake_list = keys.gateway_wake(self.gateway_id).encode()
-        self._holders = Holders(redis)
+        self._owners = RequestOwners(redis)
         self._confirmations = Confirmations(redis, self.gateway_id)
         self._last_frames = LastFrames(redis)
         self._background = Background()
@@ -70,7 +70,7 @@ class FrameHub:
     async def start(self) -> None:
         self._background.supervise(self._beat, name="gateway-heartbeat")
         self._background.supervise(self._read, name="frame-hub")
-        self._background.supervise(self._holders.run, name="holders")
+        self._background.supervise(self._owners.run, name="request owners")
         self._background.supervise(self._confirmations.run, name="confirmations")
         self._background.supervise(self._last_frames.run, name="last-frames")
 
@@ -105,7 +105,7 @@ class FrameHub:
             self._gap_in,
             pool=pool,
             on_body_kept=self._body_kept,
-            on_unproven=self._holders.ask,
+            on_unproven=self._owners.ask,
             on_unfilled=on_unfilled,
             keeps_token_ids=keeps_token_ids,
         )

@@ -96,7 +96,7 @@ app.conf.beat_schedule = {
         "schedule": 5.0,
     },
     "uploads of adapters are not forgotten": {
-        "task": "adapters.ask_for_forgotten",
+        "task": "adapters.requeue_stalled_validations",
         "schedule": 60.0,
     },
     "blobs on no record are deleted": {

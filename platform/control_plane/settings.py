@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from control_plane.edge import SESSION_COOKIE
 from control_plane.env import InvalidSettings, Settings
 from control_plane.logs import configure_structlog, logging_config
-from inference.management_api.description.tags import tags
+from control_plane.management_api.openapi.tags import tags
 from tenants.money import NANOS_PER_DOLLAR
 
 try:
@@ -78,7 +78,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "control_plane.dashboard.content_security.ContentSecurityMiddleware",
+    "control_plane.web.content_security.ContentSecurityMiddleware",
     "control_plane.serving.static_files.StaticFilesMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -311,17 +311,17 @@ configure_structlog()
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "inference.management_api.authentication.ApiKeyAuthentication",
-        "inference.management_api.authentication.SessionAuthentication",
+        "control_plane.management_api.authentication.ApiKeyAuthentication",
+        "control_plane.management_api.authentication.SessionAuthentication",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["inference.management_api.permissions.IsKnown"],
-    "DEFAULT_PARSER_CLASSES": ["inference.management_api.parsers.StrictJSONParser"],
+    "DEFAULT_PERMISSION_CLASSES": ["control_plane.management_api.permissions.IsKnown"],
+    "DEFAULT_PARSER_CLASSES": ["control_plane.management_api.parsers.StrictJSONParser"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_THROTTLE_CLASSES": ["inference.management_api.throttling.CallerThrottle"],
-    "DEFAULT_FILTER_BACKENDS": ["inference.management_api.filters.ListFilterBackend"],
-    "DEFAULT_PAGINATION_CLASS": "inference.management_api.pagination.ListPagination",
-    "EXCEPTION_HANDLER": "inference.management_api.errors.exception_handler",
-    "DEFAULT_SCHEMA_CLASS": "inference.management_api.description.operations.ManagementSchema",
+    "DEFAULT_THROTTLE_CLASSES": ["control_plane.management_api.throttling.CallerThrottle"],
+    "DEFAULT_FILTER_BACKENDS": ["control_plane.management_api.filters.ListFilterBackend"],
+    "DEFAULT_PAGINATION_CLASS": "control_plane.management_api.pagination.ListPagination",
+    "EXCEPTION_HANDLER": "control_plane.management_api.errors.exception_handler",
+    "DEFAULT_SCHEMA_CLASS": "control_plane.management_api.openapi.operations.ManagementSchema",
     # The Accept header alone says what is accepted.
     "URL_FORMAT_OVERRIDE": None,
 }
@@ -343,11 +343,11 @@ SPECTACULAR_SETTINGS = {
     "COMPONENT_SPLIT_REQUEST": True,
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "GET_LIB_DOC_EXCLUDES": (
-        "inference.management_api.description.extensions.undocumented_classes"
+        "control_plane.management_api.openapi.extensions.undocumented_classes"
     ),
     "POSTPROCESSING_HOOKS": [
-        "inference.management_api.description.inference_api.add_inference_api",
-        "inference.management_api.description.examples.add_examples",
+        "control_plane.management_api.openapi.inference_api.add_inference_api",
+        "control_plane.management_api.openapi.examples.add_examples",
     ],
 }
 
@@ -365,7 +365,7 @@ UNFOLD = {
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
     "SHOW_BACK_BUTTON": True,
-    "ENVIRONMENT": "control_plane.operator_site.acting_label.acting_label",
+    "ENVIRONMENT": "control_plane.operator_site.impersonation_label.impersonation_label",
     "SIDEBAR": {
         "show_search": True,
         "navigation": "control_plane.operator_site.sidebar.navigation",

@@ -30,7 +30,7 @@ urlpatterns = [
     path("docs/api", api_reference, name="docs-api"),
     path("docs/api/<slug:slug>", api_group, name="docs-api-group"),
     path("docs/websocket", websocket_reference, name="docs-websocket"),
-    path("v1/", include("inference.management_api.uploads.urls")),
-    path("api/v1/", include("inference.management_api.urls")),
+    path("v1/", include("control_plane.management_api.uploads.urls")),
+    path("api/v1/", include("control_plane.management_api.urls")),
 ]
-handler400 = "control_plane.serving.bad_request.bad_request"
+handler400 = "control_plane.management_api.errors.bad_request"

@@ -18,6 +18,7 @@ from control_plane.env import Settings
 from control_plane.private_files import write_private
 
 from gpu_workers.config import read_env_file
+from tenants.management import UNREACHABLE
 
 NAME = "stack.env"
 VARIABLES = tuple(f"PENSTOCK_{field.name.upper()}" for field in fields(Settings))
@@ -38,11 +39,11 @@ def write(file: Path, environ: Mapping[str, str], owner_database_url: str) -> No
 
 
 @contextmanager
-def local_stack(root: Path) -> Iterator[None]:
+def local_stack(root: Path, *, is_told: bool = True) -> Iterator[None]:
     """Run the block with the settings of the checkout's stack, unless the environment has some.
 
-    Say so on standard error, and exit with a message if the block fails while a server of the stack
-    is down.
+    Say so on standard error if it `is_told`, and exit with a message if the block fails while a
+    server of the stack is down.
     """
     file = root / "var" / NAME
     is_for_checks = os.environ.get("DJANGO_SETTINGS_MODULE", SETTINGS_MODULE) != SETTINGS_MODULE
@@ -58,13 +59,17 @@ def local_stack(root: Path) -> Iterator[None]:
         hint = " It is not running: start it with `make up`."
         # Would say it again with each of its tries.
         logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
-    sys.stderr.write(f"Using the local stack's settings ({file.relative_to(root)}).{hint}\n")
+    if is_told:
+        sys.stderr.write(f"Using the local stack's settings ({file.relative_to(root)}).{hint}\n")
     try:
         yield
     except Exception:
         if not (down := servers_down(os.environ)):
             raise
-        sys.exit(f"The local stack's {down[0]} is not reachable: start it with `make up`.")
+        sys.stderr.write(
+            f"The local stack's {down[0]} is not reachable: start it with `make up`.\n"
+        )
+        sys.exit(UNREACHABLE)
 
 
 def has_settings(environ: Mapping[str, str]) -> bool:

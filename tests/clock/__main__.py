@@ -22,7 +22,7 @@ from tests.support.places import ROOT
 ROOMS = (
     "tests/tenants",
     "tests/inference/admission",
-    "tests/inference/management_api",
+    "tests/control_plane/management_api",
     "tests/inference/operations",
     "tests/inference/refusals",
     "tests/inference/usage",

@@ -10,11 +10,11 @@ from typing import Any
 
 import psycopg
 import pytest
+from control_plane.records import requests
 from django.core.cache import cache
 from django.test import Client
 
 from gpu_workers.protocol.request_id import new_request_id
-from inference.management_api.usage import requests
 from inference.models import UsageRecord
 from tenants import exports
 from tenants.isolation.scoping import operator_scope

@@ -1,40 +1,26 @@
-"""A gateway behind a live server, a policy snapshot for Acme and Globex, a scripted worker; and the
-dispatch Redis with one pool whose usage is collected."""
+"""A gateway behind a live server, a policy snapshot for Acme and Globex, a scripted worker."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import pytest
-from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 
-from gpu_workers.protocol import keys
 from inference.lifecycle.completions import GatewaySettings
 from tests.support.gateways.cast import POOL
 from tests.support.gateways.scripted_worker import ScriptedWorker
 from tests.support.gateways.service import (
-    MAX_BODY_BYTES,
-    PEPPER,
     Service,
     Snapshot,
     a_service,
     a_tier,
+    settings_of,
 )
-from tests.support.usage_entries import POOL as USAGE_POOL
 
 
 @pytest.fixture
 def gateway_settings(gateway_redis_url: str) -> GatewaySettings:
-    return GatewaySettings(
-        dispatch_redis_url=gateway_redis_url,
-        api_key_pepper=PEPPER,
-        cache_salt_secret=b"cache-salt-secret-of-the-gateway-tests",
-        allowed_origins=("http://app.example",),
-        max_body_bytes=MAX_BODY_BYTES,
-        max_queue_length=8,
-        max_requests_per_websocket=4,
-        drain_seconds=0.5,
-    )
+    return settings_of(gateway_redis_url)
 
 
 @pytest.fixture
@@ -66,12 +52,3 @@ async def worker(
     worker = ScriptedWorker(worker_redis_url(POOL))
     yield worker
     await worker.stop()
-
-
-@pytest.fixture
-def redis(dispatch_redis_url: str) -> Iterator[SyncRedis]:
-    """The dispatch Redis, emptied, for tests without an event loop."""
-    with SyncRedis.from_url(dispatch_redis_url) as client:
-        client.flushall()
-        client.sadd(keys.known_pools(), USAGE_POOL)
-        yield client

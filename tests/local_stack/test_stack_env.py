@@ -105,7 +105,7 @@ def test_a_stack_that_is_down_is_said_to_be(checkout: Path, command: str) -> Non
         )
     )
     done = manage(checkout, command)
-    assert done.returncode == 1
+    assert done.returncode == 3
     first, *others = done.stderr.splitlines()
     assert first.startswith("Using the local stack's settings (var/stack.env).")
     assert "`make up`" in first

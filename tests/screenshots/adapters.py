@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from redis import Redis
 
 from gpu_workers.protocol import keys
-from inference.adapters.registry import add_adapter, archive_version, point_traffic
+from inference.adapters.lifecycle import add_adapter, archive_version, set_traffic_split
 from inference.adapters.versions import begin_validation, mark_refused
 from inference.models import Adapter, AdapterVersion
 from tenants.models import Tenant
@@ -35,7 +35,7 @@ def have_adapters(acme: Tenant) -> Adapters:
         stored_bytes=42 * _MEBIBYTE,
         warnings=["no_effect"],
     )
-    point_traffic(support, {ready.number: 900, odd.number: 100})
+    set_traffic_split(support, {ready.number: 900, odd.number: 100})
     archive_version(old)
     refused = mark_refused(
         begin_validation(an_upload(support, 44 * _MEBIBYTE)),

@@ -19,7 +19,7 @@ class Row:
 
 
 _API: Final = "tests/inference/openai_api"
-_MANAGED: Final = "tests/inference/management_api"
+_MANAGED: Final = "tests/control_plane/management_api"
 _CONTRACT: Final = "tests/gpu_workers/vllm/test_engine_contract.py"
 _VALIDATED: Final = "tests/inference/adapters/validation"
 _EDGES: Final = "tests/inference/test_edges.py"

@@ -12,7 +12,7 @@ from typing import Any
 from django.contrib.auth.hashers import make_password
 
 from gpu_workers.protocol.request_id import new_request_id
-from inference.adapters.registry import add_adapter
+from inference.adapters.lifecycle import add_adapter
 from inference.models import (
     AdapterVersion,
     Pool,

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-_answered: ContextVar[str] = ContextVar("answered_model", default="")
+_answered: ContextVar[str] = ContextVar("response_model", default="")
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from gpu_workers.protocol.adapters import AdapterEffect
 from gpu_workers.protocol.messages import Envelope
 from gpu_workers.vllm.endpoints.registry import PLAINEST
 from gpu_workers.vllm.generation import Generation
-from gpu_workers.vllm.own_requests import own_request
+from gpu_workers.vllm.probe_requests import probe_request
 
 # A step or two where there is room; an engine that is full to the brim is not waited for.
 PROBE_SECONDS: Final = 5.0
@@ -77,7 +77,7 @@ class EffectProbe:
 
     async def _ask(self, prompt: list[int], lora_request: Any) -> NextToken:
         """Return the most likely next tokens. Raises `ProbeFailed` if they do not come in time."""
-        envelope = own_request(PLAINEST, {}, model=self._model, tokens=1)
+        envelope = probe_request(PLAINEST, {}, model=self._model, tokens=1)
         envelope = msgspec.structs.replace(envelope, priority=LAST)
         with self._own_generation(envelope, lora_request) as generation:
             asking = asyncio.create_task(_first(self._generate(envelope, prompt)))

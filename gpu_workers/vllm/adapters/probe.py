@@ -19,7 +19,7 @@ from gpu_workers.engine import AdapterRefused, LoadableAdapter
 from gpu_workers.protocol.adapters import AdapterBase
 from gpu_workers.vllm.adapters.loaded import LoadedAdapters
 from gpu_workers.vllm.endpoints.registry import ENDPOINTS, PLAINEST
-from gpu_workers.vllm.own_requests import Answer, Serving, answer_to, own_request
+from gpu_workers.vllm.probe_requests import Answer, Serving, answer_to, probe_request
 
 PROBE_SECONDS: Final = 300.0
 TOKENS: Final = 16
@@ -76,7 +76,7 @@ async def _answers_hold(serving: ProbedAdapters, names: list[str]) -> bool:
 
 async def _ask(serving: ProbedAdapters, prompt: str, adapter: str) -> Answer:
     body: dict[str, Any] = ENDPOINTS[PLAINEST].question | {"prompt": prompt, "ignore_eos": True}
-    envelope = own_request(PLAINEST, body, model=serving.model, tokens=TOKENS)
+    envelope = probe_request(PLAINEST, body, model=serving.model, tokens=TOKENS)
     envelope = msgspec.structs.replace(envelope, adapter=adapter)
     return await answer_to(serving, envelope, seconds=PROBE_SECONDS)
 

@@ -10,7 +10,7 @@ from gpu_workers.protocol.messages import Envelope, Outcome
 from gpu_workers.protocol.policy import Caller
 from gpu_workers.protocol.promises import first_token_kept
 from gpu_workers.protocol.usage import UsageEntry
-from inference.admission.offers import KnownModel
+from inference.admission.callable_models import KnownModel
 from inference.errors import InferenceError
 
 _SECONDS: Final = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)

@@ -6,7 +6,7 @@ from gpu_workers.protocol.clock import now_ms
 from gpu_workers.protocol.messages import Envelope, Terminal
 from gpu_workers.protocol.policy import Caller
 from gpu_workers.protocol.tracing import Attributes, Span, Tracer
-from inference.admission.offers import KnownModel
+from inference.admission.callable_models import KnownModel
 from inference.errors import InferenceError
 
 

@@ -6,19 +6,18 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from gpu_workers.protocol.policy import WHOLE
-from inference.adapters.holders import Holders, holders_of, state_of
-from inference.adapters.lists import with_totals
-from inference.adapters.registry import (
+from inference.adapters.lifecycle import (
     archive_version,
     delete_adapter,
     delete_version,
     pin_adapter,
-    point_traffic,
+    set_traffic_split,
     unpin_adapter,
 )
+from inference.adapters.lists import with_totals
+from inference.adapters.worker_counts import WorkerCounts, state_of, worker_counts_of
 from inference.management.look_up import adapter_named, version_named
 from inference.models import Adapter, AdapterVersion
-from tenants.errors import TenantsError
 from tenants.management.confirmation import add_yes, confirm
 from tenants.management.look_up import tenant_named
 from tenants.management.reporting import Fact, ReportingCommand
@@ -58,10 +57,7 @@ class Command(ReportingCommand):
         if (action == "point") != bool(options["shares"]):
             wanted = "takes a version's number" if action == "point" else "takes one name"
             raise CommandError(f"adapters {action} {wanted}.")
-        try:
-            getattr(self, f"_{action}")(options, name)
-        except TenantsError as error:
-            raise CommandError(error.message) from error
+        getattr(self, f"_{action}")(options, name)
 
     def _list(self, options: dict[str, Any], _name: None) -> None:
         rows = Adapter.objects.filter(archived_at__isnull=not options["archived"])
@@ -73,14 +69,14 @@ class Command(ReportingCommand):
     def _show(self, options: dict[str, Any], name: str) -> None:
         adapter = adapter_named(name)
         versions = list(adapter.versions.select_related("adapter__tenant").order_by("-number"))
-        held = holders_of(adapter.model.pool_id, versions)
+        held = worker_counts_of(adapter.model.pool_id, versions)
         rows = [_version(each, held.get(each.number) if held else None) for each in versions]
         self.report_with_rows(options, _facts(adapter), rows, of="versions")
 
     def _point(self, options: dict[str, Any], name: str) -> None:
         adapter = adapter_named(name)
         before = _traffic(adapter)
-        pointed = point_traffic(adapter, _shares(options["shares"]))
+        pointed = set_traffic_split(adapter, _shares(options["shares"]))
         self.report(
             options, name=pointed.name, traffic_before=before or None, traffic=_traffic(pointed)
         )
@@ -160,7 +156,7 @@ def _facts(adapter: Adapter) -> dict[str, Fact]:
     }
 
 
-def _version(version: AdapterVersion, holders: Holders | None) -> dict[str, Fact]:
+def _version(version: AdapterVersion, holders: WorkerCounts | None) -> dict[str, Fact]:
     """`workers` is None while nobody can tell."""
     return {
         "version": str(version),

@@ -11,7 +11,7 @@ from typing import IO, Any, Final
 from django.core.management.base import CommandError, CommandParser
 
 from inference.adapters.intake import add_uploaded_version
-from inference.adapters.registry import add_adapter
+from inference.adapters.lifecycle import add_adapter
 from inference.adapters.validation.verdicts import Bounds
 from inference.errors import InferenceError
 from inference.models import Adapter, AdapterVersion, Upload

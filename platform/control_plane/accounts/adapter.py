@@ -18,7 +18,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from tenants.access.invitations.links import has_mail_server
 from tenants.access.second_factor import has_app, has_second_factor
 from tenants.access.sign_in import sign_in
-from tenants.isolation.audit_actor import Verb, audit_actor, audited_as
+from tenants.isolation.audit_actor import Verb, address_of, audit_actor, audited_as
 from tenants.models import User
 
 log = structlog.get_logger(__name__)
@@ -50,7 +50,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]
 
     def get_client_ip(self, request: HttpRequest) -> str:
         """Return the address that the edge has set; no header says it here."""
-        return str(request.META.get("REMOTE_ADDR") or "")
+        return address_of(request) or ""
 
     def get_password_change_redirect_url(self, request: HttpRequest) -> str:
         return reverse("account")

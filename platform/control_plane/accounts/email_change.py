@@ -21,6 +21,7 @@ from tenants.access.account_changes import (
     change_email,
     email_of_link,
 )
+from tenants.isolation.audit_actor import address_of
 from tenants.models import User
 
 
@@ -51,7 +52,7 @@ def ask(request: HttpRequest) -> HttpResponse:
     form = NewEmailForm(request.POST or None, user=user)
     if request.method == "POST" and form.is_valid():
         email = form.cleaned_data["email"]
-        key = ask_for_email_change(user, email, request.META.get("REMOTE_ADDR"))
+        key = ask_for_email_change(user, email, address_of(request))
         if key is None:
             _send("account_already_exists", email, reverse("account_reset_password"))
         else:
@@ -68,7 +69,7 @@ def confirm(request: HttpRequest, key: str) -> HttpResponse:
         email = email_of_link(user, key)
         if request.method != "POST":
             return render(request, "account/email_confirm.html", {"new_email": email})
-        before = change_email(user, key, request.META.get("REMOTE_ADDR"))
+        before = change_email(user, key, address_of(request))
     except BadLink as error:
         return render(request, "account/email_confirm.html", {"problem": error}, status=400)
     get_adapter().send_notification_mail(

@@ -6,6 +6,7 @@ from allauth.account.forms import ResetPasswordForm
 from django.http import HttpRequest
 
 from tenants.access.account_changes import note_reset_request
+from tenants.isolation.audit_actor import address_of
 from tenants.models import User
 
 
@@ -19,6 +20,6 @@ class AskForResetForm(ResetPasswordForm):  # type: ignore[misc]
         return email
 
     def save(self, request: HttpRequest, **kwargs: Any) -> str:
-        note_reset_request(next(iter(self.users), None), request.META.get("REMOTE_ADDR"))
+        note_reset_request(next(iter(self.users), None), address_of(request))
         email: str = super().save(request, **kwargs)
         return email

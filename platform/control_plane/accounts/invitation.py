@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from control_plane.accounts.sign_up import NewcomerForm
-from control_plane.dashboard.page import private, signed_in
+from control_plane.web.pages import private, signed_in
 from tenants.access.invitations.accepting import (
     InvitationRefused,
     accept,
@@ -22,7 +22,7 @@ from tenants.access.invitations.accepting import (
     read_offer,
     sign_up_invited,
 )
-from tenants.isolation.audit_actor import UNKNOWN_ACTOR, audit_actor
+from tenants.isolation.audit_actor import UNKNOWN_ACTOR, address_of, audit_actor
 from tenants.models import Membership, User
 
 
@@ -37,7 +37,7 @@ def answer(request: HttpRequest, key: str) -> HttpResponse:
     user = signed_in(request)
     actor = UNKNOWN_ACTOR if user is None else user.as_actor()
     try:
-        with audit_actor(actor, _address(request)):
+        with audit_actor(actor, address_of(request)):
             if request.method != "POST":
                 return _offer(request, key, user, InvitedForm())
             if "decline" in request.POST:
@@ -70,7 +70,7 @@ def _signed_up(request: HttpRequest, key: str) -> HttpResponse:
     if not form.is_valid():
         return _offer(request, key, None, form)
     try:
-        membership = sign_up_invited(key, **form.cleaned_data, address=_address(request))
+        membership = sign_up_invited(key, **form.cleaned_data, address=address_of(request))
     except ValidationError as error:
         form.add_error(None, error)
         return _offer(request, key, None, form)
@@ -93,7 +93,3 @@ def _declined(request: HttpRequest, key: str, user: User | None) -> HttpResponse
     invitation = decline(key, user)
     messages.success(request, f"You declined the invitation to {invitation.tenant.name}.")
     return redirect("account_login" if user is None else "dashboard:organisations")
-
-
-def _address(request: HttpRequest) -> str | None:
-    return request.META.get("REMOTE_ADDR")

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 
 from control_plane.accounts.second_factor import account_in_question
-from control_plane.dashboard.content_security import restrict
+from control_plane.web.content_security import restrict
 from tenants.access import sign_in
 from tenants.models import User
 

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from control_plane.accounts.arriving import finish_sign_on, refuse_sign_on
+from control_plane.accounts.sign_on_completion import finish_sign_on, refuse_sign_on
 from tenants.access.sign_on.configuration import provider_of
 from tenants.access.sign_on.id_token import Claims, check_nonce, verified_claims
 from tenants.access.sign_on.provider_http import ProviderUnreachable, provider_session

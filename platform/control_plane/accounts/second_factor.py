@@ -11,7 +11,7 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from tenants import encryption
-from tenants.access.ways_in import is_only_way_in
+from tenants.access.break_glass import is_only_way_in
 from tenants.models import User
 
 

@@ -10,6 +10,7 @@ from allauth.usersessions.views import ListUserSessionsView
 
 from tenants.access.session_proofs import proofs_of
 from tenants.access.sessions import end_sessions
+from tenants.isolation.audit_actor import address_of
 from tenants.models import User
 
 
@@ -18,7 +19,7 @@ class SessionsAdapter(DefaultUserSessionsAdapter):  # type: ignore[misc]
         """End them; none where a tenant's provider has opened the one that asks."""
         request = context.request
         if isinstance(request.user, User) and proofs_of(request.session).is_own:
-            end_sessions(request.user, sessions, address=request.META.get("REMOTE_ADDR"))
+            end_sessions(request.user, sessions, address=address_of(request))
 
 
 class SessionList(ListUserSessionsView):  # type: ignore[misc]

@@ -21,8 +21,8 @@ from django.utils.http import urlencode
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods
 
-from control_plane.accounts.arriving import refuse_sign_on
 from control_plane.accounts.openid_connect import SignOnOAuth2Adapter
+from control_plane.accounts.sign_on_completion import refuse_sign_on
 from tenants.access.sign_on.configuration import provider_of
 from tenants.access.sign_on.domains import tenant_of_address
 from tenants.access.sign_on.refusals import SignOnRefused

@@ -17,6 +17,7 @@ from django.urls import reverse
 from tenants.access.account_changes import BadLink
 from tenants.access.sign_up import Newcomer, Terms, ask_to_sign_up, email_of_link, sign_up
 from tenants.errors import Conflict
+from tenants.isolation.audit_actor import address_of
 
 _CLOSED = {
     "invited": "New accounts are by invitation. Ask a member of your organisation for one.",
@@ -81,7 +82,9 @@ def finish(request: HttpRequest, key: str) -> HttpResponse:
     try:
         email = email_of_link(key)
         if request.method == "POST" and form.is_valid():
-            user = sign_up(key, Newcomer(**form.cleaned_data), _terms(), address=_address(request))
+            user = sign_up(
+                key, Newcomer(**form.cleaned_data), _terms(), address=address_of(request)
+            )
             response: HttpResponse = perform_login(request, user, email_verification="none")
             return response
     except BadLink as error:
@@ -109,7 +112,3 @@ def _terms() -> Terms:
 def _send(template: str, email: str, path: str) -> None:
     link = f"{settings.PENSTOCK_PUBLIC_URL}{path}"
     get_adapter().send_mail(f"account/email/{template}", email, {"link": link})
-
-
-def _address(request: HttpRequest) -> str | None:
-    return request.META.get("REMOTE_ADDR")

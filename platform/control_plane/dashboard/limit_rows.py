@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from control_plane.dashboard import figures
+from control_plane.web import figures
 from gpu_workers.protocol.policy import LimitName
 from inference.admission.limits import IN_NANOS, LimitStatus
 from inference.operations.limit_use import use_of_quotas, use_of_tier

@@ -2,8 +2,10 @@
 page does, and the shell."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import urlencode, urlsplit
 
@@ -17,20 +19,29 @@ from django.db import DataError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
-from django.utils.cache import patch_vary_headers
 from django.views import View
 
 from control_plane.dashboard.navigation import navigation
-from inference.management_api.throttling import seconds_to_wait
-from tenants.access.acting import acting_access, acting_of
-from tenants.access.entrance import RECENT_PROOF, EntryRefused
+from control_plane.web.call_limits import seconds_to_wait
+from control_plane.web.pages import private, signed_in
+from tenants.access.entry_policy import RECENT_PROOF, EntryRefused
+from tenants.access.impersonation import impersonated_access, impersonation_of
 from tenants.access.member_access import MemberAccess, member_access
 from tenants.access.second_factor import has_second_factor
 from tenants.access.session_proofs import proofs_of
 from tenants.errors import NotPermitted
 from tenants.exports import RETRY_SECONDS, TooManyExports
+from tenants.isolation.audit_actor import address_of
 from tenants.models import Tenant, User
 from tenants.permissions import Permission, roles_with
+
+
+@dataclass(frozen=True)
+class UnscopedWork:
+    """What a page has to do yet once its tenant's scope is closed, as it may take long. `work`
+    returns the answer, by another visit of the page if it likes."""
+
+    work: Callable[[], HttpResponseBase]
 
 
 class TenantPage(View):
@@ -38,7 +49,8 @@ class TenantPage(View):
 
     `permissions` says what each method takes, as a viewset of the API does for its actions;
     `section` is the page of the rail that it belongs to; `while_suspended` is of a change that a
-    suspended tenant takes too.
+    suspended tenant takes too. What takes long is no part of that transaction: `get` and `post`
+    return it as `UnscopedWork`.
     """
 
     http_method_names = ["get", "head", "post"]
@@ -46,10 +58,13 @@ class TenantPage(View):
     template_name: ClassVar[str]
     section: ClassVar[str]
     while_suspended: ClassVar[bool] = False
-    # Whether a form asks others before the tenant's scope opens.
+    # Whether a form asks others, in no scope, before it is looked at.
     asks_first: ClassVar[bool] = False
 
     access: MemberAccess
+    # Visits the page once more, in a scope of its own.
+    again: Callable[[], HttpResponseBase]
+    _has_asked = False
 
     @property
     def tenant(self) -> Tenant:
@@ -67,16 +82,9 @@ class TenantPage(View):
         if wait_seconds is not None:
             return _too_many(f"At most {most:,} pages a minute; wait a moment.", wait_seconds)
         tenant_id: uuid.UUID = ids.pop("tenant_id")
-        address = request.META.get("REMOTE_ADDR") or None
+        self.again = partial(self._visit, request, user, tenant_id, *args, **ids)
         try:
-            if self.asks_first and method == "post":
-                permission = self.permissions["POST"]
-                with entered(request, user, tenant_id, address) as access:
-                    may = access.may_change(permission)
-                if may:
-                    self.ask_first(request, tenant_id, **ids)
-            with entered(request, user, tenant_id, address) as self.access:
-                return self._within(request, *args, **ids)
+            return self.again()
         except EntryRefused as refusal:
             return ask_for_proof(request, user, refusal)
         except TooManyExports as refusal:
@@ -84,11 +92,20 @@ class TenantPage(View):
         except (ObjectDoesNotExist, DataError):
             raise Http404 from None
 
-    def ask_first(self, request: HttpRequest, tenant_id: uuid.UUID, **ids: Any) -> None:
+    def ask_first(self, request: HttpRequest, **ids: Any) -> None:
         """Ask what others take their time to answer, the DNS for one: whoever sent the form may
-        send it, and no transaction is open yet. What speaks against it is for `post` to say."""
+        send it. What speaks against it is for `post` to say."""
 
-    def _within(self, request: HttpRequest, *args: Any, **ids: Any) -> HttpResponseBase:
+    def _visit(
+        self, request: HttpRequest, user: User, tenant_id: uuid.UUID, *args: Any, **ids: Any
+    ) -> HttpResponseBase:
+        with entered(request, user, tenant_id, address_of(request)) as self.access:
+            answer = self._within(request, *args, **ids)
+        return answer.work() if isinstance(answer, UnscopedWork) else answer
+
+    def _within(
+        self, request: HttpRequest, *args: Any, **ids: Any
+    ) -> HttpResponseBase | UnscopedWork:
         is_change = request.method == "POST"
         permission = self.permissions["POST" if is_change else "GET"]
         try:
@@ -99,7 +116,14 @@ class TenantPage(View):
             if refusal.code == "tenant_suspended" and self.while_suspended:
                 return super().dispatch(request, *args, **ids)
             return self._refused(permission, refusal)
+        if is_change and self.asks_first and not self._has_asked:
+            return UnscopedWork(lambda: self._asked(request, **ids))
         return super().dispatch(request, *args, **ids)
+
+    def _asked(self, request: HttpRequest, **ids: Any) -> HttpResponseBase:
+        self.ask_first(request, **ids)
+        self._has_asked = True
+        return self.again()
 
     def show(
         self, context: Mapping[str, Any], *, fragment: str = "", status: int = 200
@@ -110,6 +134,14 @@ class TenantPage(View):
         if fragment and wants_fragment(self.request):
             name = f"{name}#{fragment}"
         return self._rendered(name, context, status=status)
+
+    def write_access(self, permission: Permission) -> dict[str, Any]:
+        """Return, for a template, whether the reader may change what takes this permission, and the
+        roles that may."""
+        return {
+            "may_write": self.access.may_change(permission),
+            "writers": roles_with(permission),
+        }
 
     def go_to(self, address: str) -> HttpResponse:
         """Go on to another page once a form was taken."""
@@ -130,28 +162,10 @@ def entered(
     request: HttpRequest, user: User, tenant_id: uuid.UUID, address: str | None
 ) -> AbstractContextManager[MemberAccess]:
     """Open the tenant for an operator who acts as its member, or else for a member."""
-    acting = acting_of(request.session, user, address)
+    acting = impersonation_of(request.session, user, address)
     if acting is not None and acting.tenant_id == tenant_id:
-        return acting_access(user, acting, address=address)
+        return impersonated_access(user, acting, address=address)
     return member_access(user, tenant_id, proofs=proofs_of(request.session), address=address)
-
-
-def private(response: HttpResponse) -> HttpResponse:
-    """Keep a page out of every cache: it is one person's, and whole or a fragment."""
-    response["Cache-Control"] = "no-store"
-    patch_vary_headers(response, ["Cookie", "HX-Request"])
-    return response
-
-
-def signed_in(request: HttpRequest) -> User | None:
-    """Return the session's user. A cookie that cannot be one is no session, and neither has a
-    request that was refused before sessions are looked at."""
-    try:
-        user: object = getattr(request, "user", None)
-        # Asked for its class the session is read, and its user from the database.
-        return user if isinstance(user, User) and user.is_active else None
-    except (DataError, ValueError):
-        return None
 
 
 def sign_in_first(request: HttpRequest) -> HttpResponse:

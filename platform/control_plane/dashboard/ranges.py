@@ -8,8 +8,8 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator
 
 from control_plane.dashboard.forms import FilterForm
+from control_plane.records.days import days_of
 from inference.errors import InvalidRequest
-from inference.management_api.usage.queries import days_of
 from inference.usage.overview import Days
 from inference.usage.reports import Granularity
 

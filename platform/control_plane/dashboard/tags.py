@@ -15,10 +15,10 @@ from django.utils.safestring import SafeString
 from ua_parser import parse_os, parse_user_agent
 
 from control_plane.curl import first_request
-from control_plane.dashboard import figures
-from control_plane.dashboard.acting import acting_on
 from control_plane.dashboard.charts.chart import exact_dollars
 from control_plane.dashboard.navigation import AccountLink, account_navigation
+from control_plane.web import figures
+from control_plane.web.impersonation import impersonation_on
 from gpu_workers.protocol.policy import LimitName
 from tenants.money import dollars
 
@@ -100,11 +100,11 @@ def figure(
     }
 
 
-@register.inclusion_tag("dashboard/shell/acting.html", takes_context=True)
-def acting_banner(context: template.Context) -> dict[str, Any]:
+@register.inclusion_tag("dashboard/shell/impersonation.html", takes_context=True)
+def impersonation_banner(context: template.Context) -> dict[str, Any]:
     """Say that an operator acts as a member, and let them end it; nothing to anybody else."""
     request = context.get("request")
-    return {"acting": None if request is None else acting_on(request)}
+    return {"acting": None if request is None else impersonation_on(request)}
 
 
 @register.simple_tag(takes_context=True)

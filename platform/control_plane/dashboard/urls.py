@@ -2,14 +2,14 @@
 
 from django.urls import path
 
-from control_plane.dashboard.acting import end_acting
 from control_plane.dashboard.components import components
+from control_plane.dashboard.impersonation import end_impersonation
 from control_plane.dashboard.pages.adapters.adapters import (
     AdapterPage,
     AdaptersPage,
     AdapterVersionPage,
 )
-from control_plane.dashboard.pages.adapters.ends import (
+from control_plane.dashboard.pages.adapters.deletion import (
     ArchiveVersionPage,
     DeleteAdapterPage,
     DeleteVersionPage,
@@ -34,7 +34,7 @@ from control_plane.dashboard.pages.billing.invoices import (
     InvoicesPage,
 )
 from control_plane.dashboard.pages.invitations import InvitePage, ResendPage, WithdrawPage
-from control_plane.dashboard.pages.key_ends import RevokeKeyPage, RotateKeyPage
+from control_plane.dashboard.pages.key_revocation import RevokeKeyPage, RotateKeyPage
 from control_plane.dashboard.pages.keys import KeyPage, KeysPage, NewKeyPage
 from control_plane.dashboard.pages.limits import (
     BalanceAlertPage,
@@ -193,6 +193,6 @@ urlpatterns = [
     path(f"{_SIGN_ON}/domains", DomainsPage.as_view(), name="sign-on-domains"),
     path(f"{_DOMAIN}/verify", VerifyDomainPage.as_view(), name="sign-on-domain-verify"),
     path(f"{_DOMAIN}/remove", RemoveDomainPage.as_view(), name="sign-on-domain-remove"),
-    path("operators/end-acting", end_acting, name="end-acting"),
+    path("operators/end-acting", end_impersonation, name="end-acting"),
     path("operators/components", components, name="components"),
 ]

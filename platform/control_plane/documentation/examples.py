@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pprint import pformat
 from typing import Any, Final
 
-from inference.management_api.description.security import API_KEY, SESSION
+from control_plane.management_api.openapi.security import API_KEY, SESSION
 
 _VARIABLE: Final = re.compile(r"\{(\w+)\}")
 _WIDTH: Final = 76

@@ -11,10 +11,10 @@ from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.http import require_safe
 
-from control_plane.dashboard.page import private
 from control_plane.documentation.reader import reader_of
 from control_plane.documentation.reference import published
 from control_plane.documentation.shapes import Field, fields_of
+from control_plane.web.pages import private
 from inference.admission.gate import TICKET_SECONDS
 from inference.websocket_api import frames
 from inference.websocket_api.application import PATH as WEBSOCKET_PATH

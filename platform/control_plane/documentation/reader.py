@@ -8,14 +8,16 @@ from django.core.exceptions import ObjectDoesNotExist
 from django.db import DatabaseError
 from django.http import HttpRequest
 
-from control_plane.dashboard.page import entered, signed_in
+from control_plane.dashboard.page import entered
+from control_plane.management_api.openapi.examples import EXAMPLE_PROJECT_ID
+from control_plane.web.pages import signed_in
 from gpu_workers.protocol.policy import ModelPolicy
-from inference.management_api.description.examples import EXAMPLE_PROJECT_ID
 from inference.models.catalog import models_visible_to, public_models
 from inference.openai_api.operations import EXAMPLE_MODEL
-from tenants.access.entrance import EntryRefused
+from tenants.access.entry_policy import EntryRefused
 from tenants.access.people import tenants_of
 from tenants.access.projects import list_projects
+from tenants.isolation.audit_actor import address_of
 from tenants.models import Project, Tenant, User
 from tenants.permissions import Permission
 
@@ -64,7 +66,7 @@ def _member(request: HttpRequest) -> Reader | None:
 
 def _reader_in(request: HttpRequest, user: User, tenant: Tenant) -> Reader | None:
     try:
-        with entered(request, user, tenant.id, request.META.get("REMOTE_ADDR") or None) as access:
+        with entered(request, user, tenant.id, address_of(request)) as access:
             projects = list_projects(limit=1).rows if access.may(Permission.VIEW) else []
             model = _first(models_visible_to(tenant.id))
     except (EntryRefused, ObjectDoesNotExist):

@@ -17,9 +17,9 @@ from control_plane.documentation.shapes import (
     parameters_of,
     type_of,
 )
-from inference.management_api.description.document import document
-from inference.management_api.description.errors import CODES
-from inference.management_api.description.security import API_KEY, SESSION
+from control_plane.management_api.openapi.document import document
+from control_plane.management_api.openapi.errors import CODES
+from control_plane.management_api.openapi.security import API_KEY, SESSION
 
 _METHODS: Final = ("get", "post", "patch", "put", "delete")
 _CREDENTIALS: Final = {API_KEY: "API key", SESSION: "session"}

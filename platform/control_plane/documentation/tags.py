@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 from control_plane.documentation.reader import Reader
 from control_plane.documentation.reference import Object, Operation, published
 from control_plane.documentation.shapes import Type
-from inference.management_api.description.examples import EXAMPLE_PROJECT_ID
+from control_plane.management_api.openapi.examples import EXAMPLE_PROJECT_ID
 from inference.openai_api.operations import EXAMPLE_MODEL
 
 register = template.Library()

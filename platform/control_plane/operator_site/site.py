@@ -17,9 +17,9 @@ from unfold.sites import UnfoldAdminSite
 from control_plane.operator_site.dashboards.registry import DASHBOARDS
 from control_plane.operator_site.finding import find_page
 from control_plane.operator_site.sign_in_form import OperatorSignInForm
-from tenants.access.entrance import is_operators
+from tenants.access.entry_policy import is_operators
 from tenants.access.session_proofs import proofs_of
-from tenants.isolation.audit_actor import audit_actor
+from tenants.isolation.audit_actor import address_of, audit_actor
 from tenants.isolation.scoping import operator_scope
 from tenants.models import User
 from tenants.operator_admin import full_name
@@ -49,7 +49,7 @@ class OperatorSite(UnfoldAdminSite):  # type: ignore[misc]
         def in_operator_scope(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
             operator = cast(User, request.user).as_actor()
             scope = operator_scope(f"admin {request.path}")
-            with audit_actor(operator, request.META.get("REMOTE_ADDR")), scope:
+            with audit_actor(operator, address_of(request)), scope:
                 response = view(request, *args, **kwargs)
                 # Django would render it later, when the scope has ended.
                 if isinstance(response, TemplateResponse):

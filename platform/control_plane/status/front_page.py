@@ -10,6 +10,7 @@ from django.views.decorators.http import require_safe
 from control_plane.curl import chat_command
 from control_plane.status.health import Health, HealthReport
 from control_plane.status.viewers import Viewers
+from tenants.isolation.audit_actor import address_of
 
 health: Final = Health(
     dispatch_redis_url=settings.PENSTOCK_DISPATCH_REDIS_URL,
@@ -30,7 +31,7 @@ async def front_page(request: HttpRequest) -> HttpResponse:
     report = await health.report()
     public = [model for model in report.models if model.is_public]
     context = {
-        "has_figures": viewers.is_near(request.META.get("REMOTE_ADDR")),
+        "has_figures": viewers.is_near(address_of(request)),
         "report": report,
         "models": public,
         "unserved": [model for model in public if not model.is_served],

@@ -3,7 +3,7 @@
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from local_stack.installation.install_errors import InstallError, InstallProblem
@@ -20,6 +20,8 @@ class Environment:
     pythons: tuple[tuple[int, int], ...]
     needed_bytes: int
     source_roots: tuple[str, ...]
+    # Programs of ours, by the module that each is.
+    programs: Mapping[str, str] = field(default_factory=dict)
     # Whether its lock holds the CPU build of torch, which public indexes do not carry.
     has_cpu_torch: bool = False
     # Shared libraries that its packages expect of the system.
@@ -48,8 +50,9 @@ class Environment:
             return False
 
     def stamp(self, root: Path) -> str:
-        """Return the lock's hash and the folder's place, since an environment cannot be moved."""
-        lock = (root / self.lock).read_bytes()
+        """Return the hash of lock and programs, and the folder's place, since an environment cannot
+        be moved."""
+        lock = (root / self.lock).read_bytes() + repr(sorted(self.programs.items())).encode()
         return f"{hashlib.sha256(lock).hexdigest()} {self.path(root)}\n"
 
     def stamp_path(self, root: Path) -> Path:
@@ -63,6 +66,7 @@ CONTROL_PLANE = Environment(
     pythons=((3, 11), (3, 12), (3, 13)),
     needed_bytes=GIGABYTE,
     source_roots=(".", "platform"),
+    programs={"penstock": "command_line"},
 )
 ENGINE_CPU = Environment(
     folder=".venv-engine",

@@ -137,6 +137,10 @@ class Install:
         site_packages = next(folder.glob("lib/python*/site-packages"))
         roots = [str((self._root / each).resolve()) for each in self.environment.source_roots]
         (site_packages / "penstock.pth").write_text("\n".join(roots) + "\n")
+        for name, module in self.environment.programs.items():
+            program = folder / "bin" / name
+            program.write_text(f'#!/bin/sh\nexec "$(dirname "$0")/python" -m {module} "$@"\n')
+            program.chmod(0o755)
         self.environment.stamp_path(self._root).write_text(self.environment.stamp(self._root))
         self._is_done = True
 

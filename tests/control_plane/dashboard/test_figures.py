@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from control_plane.dashboard import figures
+from control_plane.web import figures
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from control_plane.documentation.reference import Group, Operation, reference_of
+from control_plane.management_api.openapi.document import document
 from django.test import Client
 from jsonschema import Draft202012Validator
 
-from inference.management_api.description.document import document
 from inference.models import ServedModel
 from tenants.isolation.scoping import operator_scope
 from tests.support.two_tenants import TwoTenants

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from control_plane.dashboard.figures import short_number
+from control_plane.web.figures import short_number
 from django.test import Client
 from django.urls import reverse
 from redis import Redis

@@ -2,7 +2,7 @@
 records themselves."""
 
 import pytest
-from control_plane.dashboard.figures import short_number
+from control_plane.web.figures import short_number
 from django.test import Client
 from django.urls import reverse
 

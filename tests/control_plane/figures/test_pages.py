@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from fractions import Fraction
 
 import pytest
-from control_plane.dashboard.figures import short_dollars, short_milliseconds
+from control_plane.web.figures import short_dollars, short_milliseconds
 from django.test import Client
 from django.urls import reverse
 

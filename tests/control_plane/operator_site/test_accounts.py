@@ -1,5 +1,7 @@
 """Who gets in, what they may do there, and what is noted of it."""
 
+from typing import Any
+
 import pytest
 from django.test import Client
 from django.urls import reverse
@@ -10,6 +12,8 @@ from tenants.isolation.scoping import operator_scope
 from tenants.models import (
     ApiKey,
     AuditEvent,
+    Membership,
+    Project,
     Tenant,
     User,
 )
@@ -105,6 +109,98 @@ def test_who_may_only_look_may_not_act(client: Client, model: str, action: str) 
     with operator_scope("test"):
         assert Tenant.objects.get().is_suspended is (action == "resume")
         assert not ApiKey.objects.get().is_revoked
+
+
+@pytest.fixture
+def alice(acme: Project) -> Membership:
+    """Acme's only owner."""
+    user = User.objects.create_user("alice@acme.example", "correct horse battery")
+    with operator_scope("test"):
+        return Membership.objects.create(tenant=acme.tenant, user=user, role="owner")
+
+
+def memberships_of(user: User, **fields: str) -> dict[str, str]:
+    """The form of an account with one membership."""
+    membership = user.memberships.get()
+    inline = {
+        "TOTAL_FORMS": "1",
+        "INITIAL_FORMS": "1",
+        "0-id": str(membership.pk),
+        "0-user": str(user.pk),
+        "0-tenant": str(membership.tenant_id),
+        "0-role": membership.role,
+        **fields,
+    }
+    named = {f"memberships-{name}": value for name, value in inline.items()}
+    return {"email": user.email, "is_active": "on", **named}
+
+
+@pytest.mark.parametrize("way", ["page", "delete", "list", "account", "inline", "removed inline"])
+def test_no_page_takes_the_last_owner(operator: Client, alice: Membership, way: str) -> None:
+    of_list = {"action": "delete_selected", "_selected_action": [str(alice.pk)], "post": "yes"}
+    account = reverse("admin:tenants_user_change", args=[alice.user_id])
+    with operator_scope("test"):
+        forms: dict[str, tuple[str, Any]] = {
+            "page": (
+                reverse("admin:tenants_membership_change", args=[alice.pk]),
+                {"role": "admin"},
+            ),
+            "delete": (
+                reverse("admin:tenants_membership_delete", args=[alice.pk]),
+                {"post": "yes"},
+            ),
+            "list": (reverse("admin:tenants_membership_changelist"), of_list),
+            "account": (
+                reverse("admin:tenants_user_delete", args=[alice.user_id]),
+                {"post": "yes"},
+            ),
+            "inline": (account, memberships_of(alice.user, **{"0-role": "admin"})),
+            "removed inline": (account, memberships_of(alice.user, **{"0-DELETE": "on"})),
+        }
+    address, form = forms[way]
+    told = operator.post(address, form)
+    assert "only owner" in told.content.decode()
+    with operator_scope("test"):
+        assert Membership.objects.get().role == "owner"
+
+
+@pytest.mark.parametrize("way", ["page", "delete", "inline", "removed inline"])
+def test_an_owner_who_is_not_the_last_may_be_changed_and_removed(
+    operator: Client, alice: Membership, way: str
+) -> None:
+    bob = User.objects.create_user("bob@acme.example", "correct horse battery")
+    account = reverse("admin:tenants_user_change", args=[alice.user_id])
+    with operator_scope("test"):
+        Membership.objects.create(tenant=alice.tenant, user=bob, role="owner")
+        forms: dict[str, tuple[str, Any]] = {
+            "page": (
+                reverse("admin:tenants_membership_change", args=[alice.pk]),
+                {"role": "admin"},
+            ),
+            "delete": (
+                reverse("admin:tenants_membership_delete", args=[alice.pk]),
+                {"post": "yes"},
+            ),
+            "inline": (account, memberships_of(alice.user, **{"0-role": "admin"})),
+            "removed inline": (account, memberships_of(alice.user, **{"0-DELETE": "on"})),
+        }
+    address, form = forms[way]
+    assert operator.post(address, form).status_code == 302
+    with operator_scope("test"):
+        left = list(Membership.objects.filter(user=alice.user).values_list("role", flat=True))
+        assert left == ([] if way in {"delete", "removed inline"} else ["admin"])
+
+
+def test_not_all_owners_are_removed_at_once(operator: Client, alice: Membership) -> None:
+    bob = User.objects.create_user("bob@acme.example", "correct horse battery")
+    with operator_scope("test"):
+        other = Membership.objects.create(tenant=alice.tenant, user=bob, role="owner")
+    listing = reverse("admin:tenants_membership_changelist")
+    chosen = [str(alice.pk), str(other.pk)]
+    form = {"action": "delete_selected", "_selected_action": chosen, "post": "yes"}
+    assert "only owner" in operator.post(listing, form).content.decode()
+    with operator_scope("test"):
+        assert Membership.objects.count() == 2
 
 
 def test_nobody_but_a_superuser_changes_accounts(client: Client) -> None:

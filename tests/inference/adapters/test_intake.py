@@ -16,7 +16,7 @@ from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.policy import AdapterPolicy
 from gpu_workers.protocol.sealed import open_sealed, open_stream
 from inference.adapters import intake
-from inference.adapters.registry import delete_adapter, delete_version, finish_deletions
+from inference.adapters.lifecycle import delete_adapter, delete_version, finish_deletions
 from inference.adapters.validation.validator import validate
 from inference.blobs.opening import blob_store
 from inference.errors import InferenceError
@@ -177,7 +177,7 @@ def test_without_a_worker_that_has_told_its_base_it_waits(
 ) -> None:
     redis.delete(keys.pool_adapter_base(POOL))
     version = a_version(alice, acme, zipped(files()))
-    with pytest.raises(intake.NotNow):
+    with pytest.raises(intake.ValidationDeferred):
         intake.validate_version(version.pk)
     assert again(version).state == "validating"
     redis.set(keys.pool_adapter_base(POOL), codec.encode(PUBLISHED))
@@ -208,9 +208,9 @@ def test_nobody_is_asked_to_look_at_what_waits_for_a_worker(
     version = a_version(alice, acme, zipped(files()))
     later = version.created_at + timedelta(minutes=10)
     with operator_scope("test"):
-        assert intake.ask_for_forgotten(later) == 0
+        assert intake.requeue_stalled_validations(later) == 0
         redis.set(keys.pool_adapter_base(POOL), codec.encode(PUBLISHED))
-        assert intake.ask_for_forgotten(later) == 1
+        assert intake.requeue_stalled_validations(later) == 1
 
 
 def test_who_validates_what_another_has_made_ready_takes_nothing_from_it(

@@ -11,7 +11,7 @@ from redis import Redis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.adapters import AdapterEffect, AdapterLevel
-from inference.adapters import registry, versions
+from inference.adapters import lifecycle, versions
 from inference.adapters.observed import note_what_workers_say
 from inference.adapters.sources import sync_sources
 from inference.adapters.validation.verdicts import WarningCode
@@ -124,7 +124,7 @@ def test_a_version_that_gives_no_numbers_is_refused_by_name_and_told_once(
     assert (version.state, version.refusal_code) == ("refused", "answers_not_finite")
     assert version.refusal
     assert version.path == "", "what was stored of it is nobody's, and swept"
-    assert registry.delete_version(version).delete_at is not None
+    assert lifecycle.delete_version(version).delete_at is not None
     (told,) = events("adapter.refused")
     assert (told["adapter"], told["version"], told["code"]) == (
         "acme/support",
@@ -139,7 +139,7 @@ def test_one_that_is_refused_leaves_the_traffic_to_the_other_or_to_none(
 ) -> None:
     adapter = an_adapter(acme.tenant)
     first, second, third = (a_ready_version(adapter) for _ in range(3))
-    registry.point_traffic(adapter, {1: 900, 2: 100})
+    lifecycle.set_traffic_split(adapter, {1: 900, 2: 100})
     for refused, shares in (
         (third, [(1, 900), (2, 100)]),
         (first, [(2, 1000)]),
@@ -157,7 +157,7 @@ def test_one_that_is_refused_leaves_the_traffic_to_the_other_or_to_none(
 def test_a_canary_that_is_refused_gives_its_share_back(redis: Redis, acme: Project) -> None:
     adapter = an_adapter(acme.tenant)
     _, canary = (a_ready_version(adapter) for _ in range(2))
-    registry.point_traffic(adapter, {1: 900, 2: 100})
+    lifecycle.set_traffic_split(adapter, {1: 900, 2: 100})
     say(redis, {canary.opaque_name: int(AdapterEffect.NOT_FINITE)})
     note_what_workers_say(redis)
     adapter.refresh_from_db()
@@ -216,7 +216,7 @@ def test_a_finding_of_what_is_not_ready_any_more_refuses_nothing(
 ) -> None:
     adapter = an_adapter(acme.tenant)
     a_ready_version(adapter)
-    archived = registry.archive_version(a_ready_version(adapter))
+    archived = lifecycle.archive_version(a_ready_version(adapter))
     waiting = an_upload(adapter)
     say(redis, {archived.opaque_name: int(AdapterEffect.NOT_FINITE), waiting.opaque_name: 1})
     note_what_workers_say(redis)

@@ -8,7 +8,7 @@ from django.db import transaction
 from redis import Redis
 
 from gpu_workers.protocol import codec, keys
-from inference.adapters import registry
+from inference.adapters import lifecycle
 from inference.adapters.pins import honoured_pins, pin_problems, pins_by_pool, write_pins
 from inference.models import Adapter, AdapterVersion, Pool, ServedModel
 from tenants.audit.log import seal_now
@@ -39,7 +39,7 @@ def allow(tier: str, pins: int) -> None:
 
 def a_pinned_version(project: Project, slug: str = "support") -> AdapterVersion:
     version = a_ready_version(an_adapter(project.tenant, slug))
-    registry.pin_adapter(version.adapter)
+    lifecycle.pin_adapter(version.adapter)
     return version
 
 
@@ -55,11 +55,11 @@ def written(redis: Redis, pool: str = POOL) -> dict[str, int]:
 
 def test_a_pin_is_on_record_and_in_the_audit_log(acme: Project) -> None:
     adapter = an_adapter(acme.tenant)
-    pinned = registry.pin_adapter(adapter)
+    pinned = lifecycle.pin_adapter(adapter)
     assert pinned.pinned_at is not None
-    assert registry.pin_adapter(adapter).pinned_at == pinned.pinned_at, "twice is once"
-    assert registry.unpin_adapter(adapter).pinned_at is None
-    registry.unpin_adapter(adapter)
+    assert lifecycle.pin_adapter(adapter).pinned_at == pinned.pinned_at, "twice is once"
+    assert lifecycle.unpin_adapter(adapter).pinned_at is None
+    lifecycle.unpin_adapter(adapter)
     seal_now()
     events = AuditEvent.objects.filter(record_id=str(adapter.pk))
     assert sorted(event.verb for event in events) == ["created", "pinned", "unpinned"]
@@ -68,31 +68,31 @@ def test_a_pin_is_on_record_and_in_the_audit_log(acme: Project) -> None:
 def test_a_pin_is_no_change_of_policy(acme: Project) -> None:
     adapter = an_adapter(acme.tenant)
     before = PolicyChange.objects.count()
-    registry.pin_adapter(adapter)
+    lifecycle.pin_adapter(adapter)
     assert PolicyChange.objects.count() == before
 
 
 def test_a_tier_bounds_the_pins(acme: Project) -> None:
     allow("premium", 1)
     first, second = an_adapter(acme.tenant, "one"), an_adapter(acme.tenant, "two")
-    registry.pin_adapter(first)
+    lifecycle.pin_adapter(first)
     with raises_conflict("too_many_pinned_adapters"):
-        registry.pin_adapter(second)
-    registry.pin_adapter(first)
-    registry.unpin_adapter(first)
-    registry.pin_adapter(second)
+        lifecycle.pin_adapter(second)
+    lifecycle.pin_adapter(first)
+    lifecycle.unpin_adapter(first)
+    lifecycle.pin_adapter(second)
     allow("premium", 0)
     with raises_conflict("too_many_pinned_adapters"):
-        registry.pin_adapter(first)
+        lifecycle.pin_adapter(first)
 
 
 def test_what_is_archived_is_not_pinned(acme: Project) -> None:
     adapter = a_pinned_version(acme).adapter
-    assert registry.archive_adapter(adapter).pinned_at is None
+    assert lifecycle.archive_adapter(adapter).pinned_at is None
     with raises_conflict("adapter_archived"):
-        registry.pin_adapter(adapter)
+        lifecycle.pin_adapter(adapter)
     assert an_adapter(acme.tenant).pinned_at is None, "nor when it comes back"
-    registry.archive_adapter(adapter)
+    lifecycle.archive_adapter(adapter)
     with database_refuses(constraint="adapter_archived_is_not_pinned"), transaction.atomic():
         Adapter.objects.filter(pk=adapter.pk).update(pinned_at=datetime.now(UTC))
 
@@ -100,20 +100,20 @@ def test_what_is_archived_is_not_pinned(acme: Project) -> None:
 def test_no_tenant_pins_anothers(acme: Project, globex: Project) -> None:
     adapter = an_adapter(acme.tenant)
     with tenant_scope(globex.tenant_id), pytest.raises(Adapter.DoesNotExist):
-        registry.unpin_adapter(adapter)
+        lifecycle.unpin_adapter(adapter)
     with tenant_scope(acme.tenant_id):
-        assert registry.pin_adapter(adapter).pinned_at is not None
+        assert lifecycle.pin_adapter(adapter).pinned_at is not None
 
 
 def test_workers_are_told_of_what_answers_first_and_of_canaries_after_that(acme: Project) -> None:
     first = a_pinned_version(acme, "one")
     canary = a_ready_version(first.adapter)
     a_ready_version(first.adapter)  # that nobody is sent to
-    registry.point_traffic(first.adapter, {1: 900, 2: 100})
+    lifecycle.set_traffic_split(first.adapter, {1: 900, 2: 100})
     second = a_pinned_version(acme, "two")
     a_ready_version(an_adapter(acme.tenant, "three"))
     assert places() == {first.opaque_name: 1, second.opaque_name: 2, canary.opaque_name: 3}
-    registry.point_traffic(first.adapter, {2: 1000})
+    lifecycle.set_traffic_split(first.adapter, {2: 1000})
     assert places() == {canary.opaque_name: 1, second.opaque_name: 2}
 
 
@@ -123,7 +123,7 @@ def test_each_tenant_and_each_pool_has_places_of_its_own(acme: Project, globex: 
     a_base("another")
     ServedModel.objects.filter(name="another").update(pool=Pool.objects.create(name="pool-b"))
     elsewhere = a_ready_version(an_adapter(acme.tenant, "far", model="another"))
-    registry.pin_adapter(elsewhere.adapter)
+    lifecycle.pin_adapter(elsewhere.adapter)
     assert places("pool-b") == {elsewhere.opaque_name: 1}
     assert places() == {mine.opaque_name: 1, theirs.opaque_name: 1}
 
@@ -137,7 +137,7 @@ def test_of_a_lowered_tier_those_count_that_were_pinned_first(acme: Project) -> 
     acme.tenant.refresh_from_db()
     assert set(places()) == {versions[0].opaque_name, versions[1].opaque_name}
     assert honoured_pins(acme.tenant) == {versions[0].adapter_id, versions[1].adapter_id}
-    registry.unpin_adapter(versions[0].adapter)
+    lifecycle.unpin_adapter(versions[0].adapter)
     assert set(places()) == {versions[1].opaque_name, versions[2].opaque_name}
     allow("premium", 0)
     assert places() == {}
@@ -145,7 +145,7 @@ def test_of_a_lowered_tier_those_count_that_were_pinned_first(acme: Project) -> 
 
 def test_who_pins_what_answers_nobody_has_used_a_pin(acme: Project) -> None:
     allow("premium", 1)
-    registry.pin_adapter(an_adapter(acme.tenant, "empty"))
+    lifecycle.pin_adapter(an_adapter(acme.tenant, "empty"))
     with raises_conflict("too_many_pinned_adapters"):
         a_pinned_version(acme, "other")
     assert places() == {}
@@ -169,7 +169,7 @@ def test_the_same_bytes_twice_are_one_place(acme: Project) -> None:
         digest=first.digest,
         path=first.path,
     )
-    registry.pin_adapter(again.adapter)
+    lifecycle.pin_adapter(again.adapter)
     third = a_pinned_version(acme, "three")
     assert places() == {first.opaque_name: 1, third.opaque_name: 2}
 
@@ -184,7 +184,7 @@ def test_what_is_written_follows_the_records_and_fsck_sees_where_not(
     assert not list(pin_problems(redis))
     redis.set(keys.pool_adapter_pins(POOL), b"junk")
     assert list(pin_problems(redis))
-    registry.unpin_adapter(version.adapter)
+    lifecycle.unpin_adapter(version.adapter)
     write_pins(redis)
     assert not redis.exists(keys.pool_adapter_pins(POOL))
     assert not list(pin_problems(redis))

@@ -9,7 +9,7 @@ from redis import Redis
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.adapters import AdapterSource
-from inference.adapters import registry
+from inference.adapters import lifecycle
 from inference.adapters.sources import LIFETIME, source_problems, sync_sources
 from inference.models import AdapterVersion, Pool, ServedModel
 from tenants.models import Project
@@ -96,7 +96,7 @@ def test_what_was_archived_is_found_while_a_request_may_need_it(
     redis: Redis, acme: Project, sign: Signatures
 ) -> None:
     version = a_ready_version(an_adapter(acme.tenant))
-    registry.delete_adapter(version.adapter)
+    lifecycle.delete_adapter(version.adapter)
     sync_sources(redis, sign=sign, key_of=key_of)
     assert version.opaque_name in sources(redis)
     version.refresh_from_db()
@@ -157,7 +157,7 @@ def test_the_same_bytes_twice_are_found_while_either_is_needed(
         digest=first.digest,
         path=first.path,
     )
-    registry.delete_adapter(adapter)
+    lifecycle.delete_adapter(adapter)
     first.refresh_from_db()
     assert first.delete_at is not None
     sync_sources(redis, sign=sign, key_of=key_of, now=first.delete_at)

@@ -17,7 +17,7 @@ from gpu_workers.protocol.sealed import FRAME_BYTES, sealed_size
 from inference.adapters import intake
 from inference.adapters.bounds import used_bytes
 from inference.adapters.intake import add_uploaded_version
-from inference.adapters.registry import archive_adapter, delete_adapter, finish_deletions
+from inference.adapters.lifecycle import archive_adapter, delete_adapter, finish_deletions
 from inference.adapters.storage import Kept, storage_of
 from inference.blobs.opening import blob_store
 from inference.blobs.sweep import blob_problems, sweep_blobs

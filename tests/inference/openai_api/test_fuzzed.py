@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import pytest
+from control_plane.management_api.openapi.document import document
 
-from inference.management_api.description.document import document
 from tests.support.fuzzing.api import Case, Fuzzer, is_positive, operations_of, schema_of
 from tests.support.gateways.cast import MODEL, POOL
 from tests.support.gateways.processes import a_sim_worker

@@ -6,7 +6,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from inference.adapters.registry import add_adapter
+from inference.adapters.lifecycle import add_adapter
 from inference.adapters.versions import (
     StoredAdapter,
     add_version,

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, Final, TypeVar
 
 import pytest
-from control_plane.dashboard.figures import short_milliseconds
+from control_plane.web.figures import short_milliseconds
 from django.test import Client
 
 from tests.support.figures.direct_sums import TOLERANCE, as_json, asked

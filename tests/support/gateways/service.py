@@ -39,6 +39,19 @@ PEPPER = PEPPER_OF_THE_RUN
 MAX_BODY_BYTES = 256 * 1024
 
 
+def settings_of(gateway_redis_url: str) -> GatewaySettings:
+    return GatewaySettings(
+        dispatch_redis_url=gateway_redis_url,
+        api_key_pepper=PEPPER,
+        cache_salt_secret=b"cache-salt-secret-of-the-gateway-tests",
+        allowed_origins=("http://app.example",),
+        max_body_bytes=MAX_BODY_BYTES,
+        max_queue_length=8,
+        max_requests_per_websocket=4,
+        drain_seconds=0.5,
+    )
+
+
 def a_tier(**changes: Any) -> TierPolicy:
     fields: dict[str, Any] = {
         "name": "standard",

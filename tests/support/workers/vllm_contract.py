@@ -77,10 +77,10 @@ async def no_prompt_is_refused_by_its_bytes_that_its_tokens_would_let_through(
     """The bound against the tokenizer itself, over texts of all kinds."""
     from transformers import AutoTokenizer
 
-    from gpu_workers.vllm.prompt_guard import fewest_tokens_of
+    from gpu_workers.vllm.prompt_guard import token_lower_bound_of
 
     tokenizer = AutoTokenizer.from_pretrained(DEMO_MODEL_PATH)
-    bound = fewest_tokens_of(tokenizer)
+    bound = token_lower_bound_of(tokenizer)
     assert bound is not None
     random = Random(1)
     vocabulary = sorted(tokenizer.get_vocab())

@@ -8,7 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Final
 
-from control_plane.dashboard import figures
+from control_plane.web import figures
 from tenants.money import NANOS_PER_DOLLAR
 
 Amount = int | float | Decimal | None

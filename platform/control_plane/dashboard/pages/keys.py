@@ -33,7 +33,7 @@ from tenants.alerts.attention import KEY_EXPIRY
 from tenants.errors import Conflict
 from tenants.models import ApiKey, Project
 from tenants.pagination import Page
-from tenants.permissions import Permission, grantable_scopes, roles_with
+from tenants.permissions import Permission, grantable_scopes
 
 # What a choice can show; who has more comes from the project's own page.
 _MOST_PROJECTS: Final = 500
@@ -94,7 +94,7 @@ class KeysPage(TenantPage):
             "is_filtered": bool(chosen),
             "has_revoked": not page.rows and ApiKey.objects.exclude(revoked_at=None).exists(),
             "has_project": bool(projects),
-            **who_may(self),
+            **self.write_access(Permission.WRITE_KEYS),
         }
         return self.show(context, fragment="list")
 
@@ -106,7 +106,7 @@ class NewKeyPage(TenantPage):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         form = self._form(initial={"project": request.GET.get("project"), "once": uuid.uuid4()})
-        return self.show({"form": form, **who_may(self)})
+        return self.show({"form": form, **self.write_access(Permission.WRITE_KEYS)})
 
     def post(self, request: HttpRequest) -> HttpResponse:
         form = self._form(request.POST)
@@ -114,7 +114,11 @@ class NewKeyPage(TenantPage):
         if form.is_valid():
             issued = form.perform(lambda: self._issued(form))
         if issued is None:
-            return self.show({"form": form, **who_may(self)}, fragment="form", status=422)
+            return self.show(
+                {"form": form, **self.write_access(Permission.WRITE_KEYS)},
+                fragment="form",
+                status=422,
+            )
         context = {
             "key": issued.record,
             "secret": issued.key,
@@ -192,7 +196,7 @@ class KeyPage(TenantPage):
             "name_to_type": name_to_type(key),
             "what_ends": what_ends(key),
             "may_write_limits": self.access.may_change(Permission.WRITE_QUOTAS),
-            **who_may(self),
+            **self.write_access(Permission.WRITE_KEYS),
         }
 
     def _limits(self, key: ApiKey) -> list[LimitRow]:
@@ -248,13 +252,6 @@ def id_in(text: str | None) -> uuid.UUID | None:
         return uuid.UUID(text) if text else None
     except ValueError:
         return None
-
-
-def who_may(page: TenantPage) -> dict[str, Any]:
-    return {
-        "may_write": page.access.may_change(Permission.WRITE_KEYS),
-        "writers": roles_with(Permission.WRITE_KEYS),
-    }
 
 
 def _listing(

@@ -34,7 +34,7 @@ from tenants.billing.ledger.balances import balance_of
 from tenants.models import ApiKey, Quota
 from tenants.models.tenant import BillingMode
 from tenants.pagination import Page
-from tenants.permissions import Permission, roles_with
+from tenants.permissions import Permission
 
 _ALERTS: Final = 5
 # What a choice can show; for another key its own page leads here.
@@ -68,7 +68,7 @@ class LimitsPage(TenantPage):
             "whole_rows": rows_of(self.tenant, quotas_of_whole(self.tenant)),
             "alerts": latest_alerts(_ALERTS),
             "balance": self._balance(),
-            **_who_may(self),
+            **self.write_access(Permission.WRITE_QUOTAS),
         }
         return self.show(context, fragment="list")
 
@@ -80,8 +80,7 @@ class LimitsPage(TenantPage):
         return {
             "nanos": balance_of(self.tenant.id).credit_nanos,
             "threshold": threshold_of(self.tenant).threshold_nanos,
-            "may_write": self.access.may_change(Permission.WRITE_WEBHOOKS),
-            "writers": roles_with(Permission.WRITE_WEBHOOKS),
+            **self.write_access(Permission.WRITE_WEBHOOKS),
         }
 
 
@@ -106,7 +105,11 @@ class NewLimitPage(TenantPage):
         return self.go_to(reverse("dashboard:limits", args=[self.tenant.id]))
 
     def _show(self, form: NewLimitForm, status: int = 200) -> HttpResponse:
-        context = {"form": form, "is_budget": self.is_budget, **_who_may(self)}
+        context = {
+            "form": form,
+            "is_budget": self.is_budget,
+            **self.write_access(Permission.WRITE_QUOTAS),
+        }
         return self.show(context, fragment="form", status=status)
 
     def _form(self, *args: Any, **more: Any) -> NewLimitForm:
@@ -147,7 +150,12 @@ class LimitPage(TenantPage):
 
     def _context(self, quota: Quota, form: LimitForm) -> dict[str, Any]:
         row = rows_of(self.tenant, [quota])[0]
-        return {"row": row, "form": form, "lead": f"Of {row.place}.", **_who_may(self)}
+        return {
+            "row": row,
+            "form": form,
+            "lead": f"Of {row.place}.",
+            **self.write_access(Permission.WRITE_QUOTAS),
+        }
 
 
 class RemoveLimitPage(TenantPage):
@@ -190,8 +198,7 @@ class BalanceAlertPage(TenantPage):
             "form": form,
             "threshold": threshold_of(self.tenant).threshold_nanos,
             "is_prepaid": self.tenant.billing_mode == BillingMode.PREPAID,
-            "may_write": self.access.may_change(Permission.WRITE_WEBHOOKS),
-            "writers": roles_with(Permission.WRITE_WEBHOOKS),
+            **self.write_access(Permission.WRITE_WEBHOOKS),
         }
         return self.show(context, fragment="form", status=status)
 
@@ -209,10 +216,3 @@ def _keys_to_choose(asked: str | None) -> list[tuple[str, str]]:
     if asked_id is not None and asked_id not in {key.id for key in keys}:
         keys += ApiKey.objects.filter(id=asked_id)
     return [(str(key.id), key.title) for key in keys]
-
-
-def _who_may(page: TenantPage) -> dict[str, Any]:
-    return {
-        "may_write": page.access.may_change(Permission.WRITE_QUOTAS),
-        "writers": roles_with(Permission.WRITE_QUOTAS),
-    }

@@ -16,7 +16,7 @@ from control_plane.dashboard.page import TenantPage
 from tenants.access.invitations.inviting import list_pending
 from tenants.access.people import change_role, keys_made_by, list_members, remove, set_alerts
 from tenants.models import Membership
-from tenants.permissions import Permission, Role, may_grant, roles_with
+from tenants.permissions import Permission, Role, may_grant
 
 # Of what a page lists beside the members: more is behind the API.
 _PENDING: Final = 50
@@ -80,7 +80,7 @@ class MembersPage(TenantPage):
             "page": page,
             "pending": list_pending(limit=_PENDING),
             "roles": ROLES,
-            **who_may(self),
+            **self.write_access(Permission.WRITE_PEOPLE),
         }
         return self.show(context, fragment="list")
 
@@ -113,7 +113,7 @@ class MemberPage(TenantPage):
         return MemberForm(*args, own=self.access.permissions, **more)
 
     def _context(self, member: Membership, form: MemberForm) -> dict[str, Any]:
-        able = who_may(self)
+        able = self.write_access(Permission.WRITE_PEOPLE)
         is_below = may_grant(self.access.permissions, Role(member.role))
         may_change = able["may_write"] and is_below
         may_transfer = self.access.may_change(Permission.TRANSFER) and member.role != Role.OWNER
@@ -171,10 +171,3 @@ def member_of(member_id: uuid.UUID) -> Membership:
 
 def own_membership(page: TenantPage) -> Membership:
     return Membership.objects.select_related("user").get(user=page.access.user)
-
-
-def who_may(page: TenantPage) -> dict[str, Any]:
-    return {
-        "may_write": page.access.may_change(Permission.WRITE_PEOPLE),
-        "writers": roles_with(Permission.WRITE_PEOPLE),
-    }

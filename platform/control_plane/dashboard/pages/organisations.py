@@ -6,7 +6,8 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from control_plane.dashboard.lists import ROWS, page_of
-from control_plane.dashboard.page import private, sign_in_first, signed_in, wants_fragment
+from control_plane.dashboard.page import sign_in_first, wants_fragment
+from control_plane.web.pages import private, signed_in
 from tenants.access.people import tenants_of
 
 

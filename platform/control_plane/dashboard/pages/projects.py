@@ -16,7 +16,7 @@ from gpu_workers.protocol.policy import OnSaturation
 from inference.models.catalog import models_visible_to
 from tenants.access.projects import add_project, change_project, list_projects
 from tenants.models import Project, Tenant
-from tenants.permissions import Permission, roles_with
+from tenants.permissions import Permission
 
 
 class ProjectForm(PageForm):
@@ -73,7 +73,9 @@ class ProjectsPage(TenantPage):
 
     def get(self, request: HttpRequest) -> HttpResponse:
         page = page_of(request, lambda cursor: list_projects(limit=ROWS, cursor=cursor))
-        return self.show({"page": page, **_who_may(self)}, fragment="list")
+        return self.show(
+            {"page": page, **self.write_access(Permission.WRITE_PROJECTS)}, fragment="list"
+        )
 
 
 class NewProjectPage(TenantPage):
@@ -82,7 +84,12 @@ class NewProjectPage(TenantPage):
     section = "projects"
 
     def get(self, request: HttpRequest) -> HttpResponse:
-        return self.show({"form": ProjectForm(tenant=self.tenant), **_who_may(self)})
+        return self.show(
+            {
+                "form": ProjectForm(tenant=self.tenant),
+                **self.write_access(Permission.WRITE_PROJECTS),
+            }
+        )
 
     def post(self, request: HttpRequest) -> HttpResponse:
         form = ProjectForm(request.POST, tenant=self.tenant)
@@ -90,7 +97,11 @@ class NewProjectPage(TenantPage):
         if form.is_valid():
             project = form.perform(lambda: add_project(self.tenant, **form.cleaned_data))
         if project is None:
-            return self.show({"form": form, **_who_may(self)}, fragment="form", status=422)
+            return self.show(
+                {"form": form, **self.write_access(Permission.WRITE_PROJECTS)},
+                fragment="form",
+                status=422,
+            )
         messages.success(request, f"Project {project.name} was created.")
         return self.go_to(reverse("dashboard:projects", args=[self.tenant.id]))
 
@@ -125,16 +136,9 @@ class ProjectPage(TenantPage):
         return ProjectForm(*args, tenant=self.tenant, current_model=project.smaller_model, **more)
 
     def _context(self, project: Project, form: ProjectForm) -> dict[str, Any]:
-        return {"project": project, "form": form, **_who_may(self)}
+        return {"project": project, "form": form, **self.write_access(Permission.WRITE_PROJECTS)}
 
 
 def _changed(project: Project, fields: dict[str, Any]) -> bool:
     change_project(project, **fields)
     return True
-
-
-def _who_may(page: TenantPage) -> dict[str, Any]:
-    return {
-        "may_write": page.access.may_change(Permission.WRITE_PROJECTS),
-        "writers": roles_with(Permission.WRITE_PROJECTS),
-    }

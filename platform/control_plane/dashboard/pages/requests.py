@@ -19,9 +19,9 @@ from control_plane.dashboard.page import TenantPage
 from control_plane.dashboard.pages.keys import creator_word
 from control_plane.dashboard.pages.usage_choices import offer_used
 from control_plane.dashboard.pages.usage_links import GROUPING, Narrowed
+from control_plane.records.filters import RequestFilter
+from control_plane.records.requests import MAX_CSV_ROWS, csv_of
 from gpu_workers.protocol.messages import Outcome
-from inference.management_api.filters import RequestFilter
-from inference.management_api.usage.requests import MAX_CSV_ROWS, csv_of
 from inference.models import UsageRecord
 from inference.usage.overview import Days
 from inference.usage.request_log import (

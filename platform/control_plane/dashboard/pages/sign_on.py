@@ -32,7 +32,7 @@ from tenants.access.sign_on.domains import (
 )
 from tenants.errors import Conflict
 from tenants.models import MailDomain, SignOnConfiguration
-from tenants.permissions import Permission, Role, roles_with
+from tenants.permissions import Permission, Role
 
 
 class ProviderForm(PageForm):
@@ -153,8 +153,7 @@ class SignOnSection(TenantPage):
             "domains": list_domains(limit=MAX_DOMAINS).rows,
             "sign_on_address": address,
             "callback_address": f"{address}callback",
-            "may_write": self.access.may_change(Permission.WRITE_SIGN_ON),
-            "writers": roles_with(Permission.WRITE_SIGN_ON),
+            **self.write_access(Permission.WRITE_SIGN_ON),
         }
         return self.show(context, status=status)
 
@@ -173,12 +172,12 @@ class SignOnPage(SignOnSection):
     asks_first = True
     unreachable: ValidationError | None = None
 
-    def ask_first(self, request: HttpRequest, tenant_id: uuid.UUID, **_: Any) -> None:
+    def ask_first(self, request: HttpRequest, **_: Any) -> None:
         """Look up where a new issuer leads."""
         # Whether one is stored is for `post` to look at: here no scope is open.
         form = ProviderForm(request.POST, is_stored=True)
         if form.is_valid():
-            self.unreachable = unreachable_issuer(tenant_id, form.cleaned_data["issuer"])
+            self.unreachable = unreachable_issuer(self.tenant.id, form.cleaned_data["issuer"])
 
     def post(self, request: HttpRequest) -> HttpResponse:
         form = ProviderForm(request.POST, is_stored=configuration_of(self.tenant) is not None)
@@ -236,9 +235,9 @@ class VerifyDomainPage(SignOnSection):
     asks_first = True
     texts: list[str] | Conflict
 
-    def ask_first(self, request: HttpRequest, tenant_id: uuid.UUID, **ids: Any) -> None:
+    def ask_first(self, request: HttpRequest, **ids: Any) -> None:
         """Look up the domain's records."""
-        self.texts = texts_at(tenant_id, ids["mail_domain_id"])
+        self.texts = texts_at(self.tenant.id, ids["mail_domain_id"])
 
     def post(self, request: HttpRequest, mail_domain_id: uuid.UUID) -> HttpResponse:
         domain = MailDomain.objects.get(id=mail_domain_id)

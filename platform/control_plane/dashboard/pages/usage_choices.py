@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from django import forms
 
-from control_plane.dashboard.figures import short_id
 from control_plane.dashboard.pages.key_forms import Choices, creator_choices
 from control_plane.dashboard.pages.keys import id_in
+from control_plane.web.figures import short_id
 from inference.models import DailyUsage
 from tenants.access.key_lists import key_creators
 from tenants.access.member_access import MemberAccess

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from django import forms
 
-from control_plane.dashboard.figures import short_milliseconds, short_number
 from control_plane.live.panels import Panel
 from control_plane.operator_site.dashboards.ranged import (
     NoTable,
@@ -18,6 +17,7 @@ from control_plane.operator_site.dashboards.ranged import (
 )
 from control_plane.operator_site.dashboards.tenant_names import tenant_names
 from control_plane.operator_site.dashboards.words import UNKNOWN
+from control_plane.web.figures import short_milliseconds, short_number
 from inference.histograms import Histogram
 from inference.usage.latencies import latency_by_tenant
 from inference.usage.pools.rebuild import are_complete

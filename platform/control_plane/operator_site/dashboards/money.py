@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from control_plane.dashboard.figures import short_dollars, short_number
 from control_plane.live.panels import Panel
 from control_plane.operator_site.dashboards.ranged import (
     NoTable,
@@ -16,6 +15,7 @@ from control_plane.operator_site.dashboards.ranged import (
 )
 from control_plane.operator_site.dashboards.tenant_names import tenant_names
 from control_plane.operator_site.dashboards.words import UNKNOWN, percent
+from control_plane.web.figures import short_dollars, short_number
 from inference.usage.pools.margins import By, Margin, Margins, SumsMissing, margins
 from tenants.isolation.scoping import operator_scope
 from tenants.money import decimal_dollars, dollars

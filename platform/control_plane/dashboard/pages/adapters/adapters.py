@@ -15,7 +15,6 @@ from control_plane.dashboard.pages.adapters.shown import (
     adapter_row,
     shares_of,
     version_rows,
-    who_may,
 )
 from control_plane.dashboard.storage_rows import rows_of_storage, storage_price_text
 from inference.adapters.intake import waits_for_worker
@@ -57,7 +56,7 @@ class AdaptersPage(TenantPage):
             "storage": rows_of_storage(self.tenant),
             "storage_price": storage_price_text(),
         }
-        return self.show(context | who_may(self), fragment="list")
+        return self.show(context | self.write_access(Permission.WRITE_ADAPTERS), fragment="list")
 
 
 class AdapterPage(TenantPage):
@@ -81,7 +80,9 @@ class AdapterPage(TenantPage):
             "may_pin": self.tenant.tier.max_pinned_adapters > 0,
             "curl": chat_command(adapter.name),
         }
-        return self.show(context | who_may(self), fragment="versions")
+        return self.show(
+            context | self.write_access(Permission.WRITE_ADAPTERS), fragment="versions"
+        )
 
 
 class AdapterVersionPage(TenantPage):
@@ -101,7 +102,7 @@ class AdapterVersionPage(TenantPage):
             "waits_for_worker": waits_for_worker(version),
             "curl": chat_command(str(version)),
         }
-        return self.show(context | who_may(self), fragment="state")
+        return self.show(context | self.write_access(Permission.WRITE_ADAPTERS), fragment="state")
 
 
 class ChangingPage(TenantPage):

@@ -8,9 +8,10 @@ from typing import Any, Final, TypeVar
 from django import forms
 from django.core.exceptions import ValidationError
 from django.core.files.uploadedfile import UploadedFile
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponseBase
 
 from control_plane.dashboard.forms import PageForm
+from control_plane.dashboard.page import UnscopedWork
 from control_plane.dashboard.pages.adapters.adapters import ChangingPage
 from inference.errors import InferenceError
 from inference.models import Upload
@@ -87,21 +88,11 @@ class FileForm(PageForm):
         return waiting_file(self.tenant, text, UploadPurpose.ADAPTER) if text else None
 
 
-class TakesFile(ChangingPage):
-    """A page whose form may hold a file. It is stored between two visits of `post`, in no scope, as
-    that may take long: the first begins an upload, the second finds the form with its `file_id`."""
+class FilePage(ChangingPage):
+    """A page whose form may hold a file. It is stored between two visits of `post`, in no scope:
+    the first begins an upload, the second finds the form with its `file_id`."""
 
-    _begun: Upload | None = None
     _stored: dict[str, str] | None = None
-
-    def dispatch(self, request: HttpRequest, *args: Any, **ids: Any) -> HttpResponseBase:
-        answer = super().dispatch(request, *args, **ids)
-        if self._begun is None:
-            return answer
-        (file,) = request.FILES.getlist(FILE)[-1:]
-        self._stored = _store(self.tenant, self._begun, file.chunks())
-        self._begun = None
-        return super().dispatch(request, *args, **ids)
 
     def form_of(self, request: HttpRequest, kind: type[FileForm], **more: Any) -> FileForm:
         """Return the form that was posted, as it was looked at last."""
@@ -115,13 +106,14 @@ class TakesFile(ChangingPage):
             form.add_error(FILE, self._stored["problem"])
         return form
 
-    def begins_upload(self, form: FileForm) -> bool:
-        """Return whether the form has a file that is to be stored first."""
+    def upload_first(self, form: FileForm) -> UnscopedWork | None:
+        """Begin the upload of the form's file, and return what stores it; None where nothing is to
+        be stored."""
         form.full_clean()
         file: UploadedFile[bytes] | None = form.cleaned_data.get(FILE)
         if file is None or self._stored is not None:
-            return False
-        self._begun = form.perform(
+            return None
+        begun = form.perform(
             lambda: begin(
                 self.tenant,
                 filename=file.name or "",
@@ -129,11 +121,11 @@ class TakesFile(ChangingPage):
                 replaces=form.cleaned_data.get(FILE_ID, ""),
             )
         )
-        return self._begun is not None
+        return None if begun is None else UnscopedWork(lambda: self._store(begun, file.chunks()))
 
-    def later(self) -> HttpResponse:
-        """Return what nobody sees: the page is visited again once the file is stored."""
-        return HttpResponse(status=204)
+    def _store(self, begun: Upload, chunks: Iterable[bytes]) -> HttpResponseBase:
+        self._stored = _store(self.tenant, begun, chunks)
+        return self.again()
 
 
 def begin(tenant: Tenant, *, filename: str, size_bytes: int, replaces: str) -> Upload:

@@ -8,16 +8,17 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
+from control_plane.dashboard.page import UnscopedWork
 from control_plane.dashboard.pages.adapters.adapters import ChangingPage
-from control_plane.dashboard.pages.adapters.files import FILE_ID, FileForm, TakesFile
-from control_plane.dashboard.pages.adapters.shown import who_may
+from control_plane.dashboard.pages.adapters.files import FILE_ID, FileForm, FilePage
 from inference.adapters.intake import add_uploaded_version, pools_with_adapters
+from inference.adapters.lifecycle import add_adapter
 from inference.adapters.lists import find_adapter
-from inference.adapters.registry import add_adapter
 from inference.models.adapter import Adapter, AdapterVersion
 from inference.models.catalog import models_visible_to
 from inference.uploads.bounds import MAX_PART_BYTES, upload_bytes_allowed
 from tenants.models import Tenant
+from tenants.permissions import Permission
 
 
 class VersionForm(FileForm):
@@ -60,16 +61,16 @@ class NewAdapterForm(FileForm):
         )
 
 
-class NewAdapterPage(TakesFile):
+class NewAdapterPage(FilePage):
     template_name = "dashboard/adapters/new.html"
 
     def get(self, request: HttpRequest) -> HttpResponse:
         return self.show(self._context(NewAdapterForm(tenant=self.tenant)))
 
-    def post(self, request: HttpRequest) -> HttpResponse:
+    def post(self, request: HttpRequest) -> HttpResponse | UnscopedWork:
         form = self.form_of(request, NewAdapterForm)
-        if self.begins_upload(form):
-            return self.later()
+        if (later := self.upload_first(form)) is not None:
+            return later
         version = form.perform(lambda: self._made(form)) if form.is_valid() else None
         if version is None:
             return self.show(self._context(form), status=422)
@@ -82,21 +83,21 @@ class NewAdapterPage(TakesFile):
         return add_uploaded_version(adapter, given[FILE_ID])
 
     def _context(self, form: FileForm) -> dict[str, Any]:
-        return {"form": form, **bounds_shown(self), **who_may(self)}
+        return {"form": form, **bounds_shown(self), **self.write_access(Permission.WRITE_ADAPTERS)}
 
 
-class NewVersionPage(TakesFile):
+class NewVersionPage(FilePage):
     template_name = "dashboard/adapters/new_version.html"
 
     def get(self, request: HttpRequest, adapter_id: uuid.UUID) -> HttpResponse:
         adapter = find_adapter(adapter_id)
         return self.show(self._context(adapter, VersionForm(tenant=self.tenant)))
 
-    def post(self, request: HttpRequest, adapter_id: uuid.UUID) -> HttpResponse:
+    def post(self, request: HttpRequest, adapter_id: uuid.UUID) -> HttpResponse | UnscopedWork:
         adapter = find_adapter(adapter_id)
         form = self.form_of(request, VersionForm)
-        if self.begins_upload(form):
-            return self.later()
+        if (later := self.upload_first(form)) is not None:
+            return later
         version = None
         if form.is_valid():
             file_id = form.cleaned_data[FILE_ID]
@@ -106,7 +107,12 @@ class NewVersionPage(TakesFile):
         return self.go_to(address_of_version(self, version))
 
     def _context(self, adapter: Adapter, form: FileForm) -> dict[str, Any]:
-        return {"adapter": adapter, "form": form, **bounds_shown(self), **who_may(self)}
+        return {
+            "adapter": adapter,
+            "form": form,
+            **bounds_shown(self),
+            **self.write_access(Permission.WRITE_ADAPTERS),
+        }
 
 
 def bounds_shown(page: ChangingPage) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from django.http import HttpRequest, HttpResponse
 
 from control_plane.dashboard.actions import attempt
 from control_plane.dashboard.pages.adapters.adapters import ChangingPage
+from inference.adapters.lifecycle import pin_adapter, unpin_adapter
 from inference.adapters.lists import find_adapter
-from inference.adapters.registry import pin_adapter, unpin_adapter
 from tenants.permissions import Permission
 
 

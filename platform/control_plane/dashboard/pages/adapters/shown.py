@@ -3,12 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
 
-from control_plane.dashboard.page import TenantPage
-from inference.adapters.holders import Holders, holders_of
+from inference.adapters.worker_counts import WorkerCounts, worker_counts_of
 from inference.models.adapter import Adapter, AdapterVersion
-from tenants.permissions import Permission, roles_with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +58,7 @@ def shares_of(adapter: Adapter) -> list[Share]:
 def version_rows(adapter: Adapter, versions: list[AdapterVersion]) -> list[VersionRow]:
     """Return versions of one adapter with what answers and who holds them."""
     ready = [version for version in versions if version.is_ready]
-    held: Mapping[int, Holders] = holders_of(adapter.model.pool_id, ready) or {}
+    held: Mapping[int, WorkerCounts] = worker_counts_of(adapter.model.pool_id, ready) or {}
     return [
         VersionRow(
             version=version,
@@ -70,13 +67,6 @@ def version_rows(adapter: Adapter, versions: list[AdapterVersion]) -> list[Versi
         )
         for version in versions
     ]
-
-
-def who_may(page: TenantPage) -> dict[str, Any]:
-    return {
-        "may_write": page.access.may_change(Permission.WRITE_ADAPTERS),
-        "writers": roles_with(Permission.WRITE_ADAPTERS),
-    }
 
 
 def _percent(permille: int) -> Decimal:

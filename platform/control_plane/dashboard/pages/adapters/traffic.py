@@ -13,10 +13,9 @@ from django.http import HttpRequest, HttpResponse
 from control_plane.dashboard.actions import attempt
 from control_plane.dashboard.forms import ChoiceWhereUsed, PageForm
 from control_plane.dashboard.pages.adapters.adapters import ChangingPage
-from control_plane.dashboard.pages.adapters.shown import who_may
 from gpu_workers.protocol.policy import WHOLE
+from inference.adapters.lifecycle import set_traffic_split
 from inference.adapters.lists import find_adapter, find_version, ready_versions
-from inference.adapters.registry import point_traffic
 from inference.models.adapter import Adapter
 from tenants.permissions import Permission
 
@@ -101,14 +100,19 @@ class TrafficPage(ChangingPage):
     def post(self, request: HttpRequest, adapter_id: uuid.UUID) -> HttpResponse:
         adapter = find_adapter(adapter_id)
         form = TrafficForm(request.POST, adapter=adapter)
-        if not form.is_valid() or not form.perform(lambda: point_traffic(adapter, form.shares)):
+        if not form.is_valid() or not form.perform(lambda: set_traffic_split(adapter, form.shares)):
             return self.show(self._context(adapter, form), fragment="form", status=422)
         messages.success(request, "The traffic was changed. Gateways follow within a second.")
         return self.go_to(self.address_of(adapter))
 
     def _context(self, adapter: Adapter, form: TrafficForm) -> dict[str, Any]:
         has_choice = ready_versions(adapter).exists()
-        return {"adapter": adapter, "form": form, "has_choice": has_choice, **who_may(self)}
+        return {
+            "adapter": adapter,
+            "form": form,
+            "has_choice": has_choice,
+            **self.write_access(Permission.WRITE_ADAPTERS),
+        }
 
 
 class PromotePage(ChangingPage):
@@ -121,7 +125,7 @@ class PromotePage(ChangingPage):
     ) -> HttpResponse:
         version = find_version(adapter_id, version_id)
         shares = {version.number: WHOLE}
-        if attempt(request, lambda: point_traffic(version.adapter, shares)):
+        if attempt(request, lambda: set_traffic_split(version.adapter, shares)):
             messages.success(
                 request,
                 f"Version {version.number} answers every new request that names no version. "

@@ -7,14 +7,14 @@ from http import HTTPStatus
 from typing import Any, ClassVar, Final
 
 from django import forms
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.urls import reverse
 
 from control_plane.dashboard.forms import PageForm
-from control_plane.dashboard.page import TenantPage, private
+from control_plane.dashboard.page import TenantPage, UnscopedWork
 from control_plane.dashboard.pages.adapters.files import begin
-from inference.errors import InferenceError
-from inference.management_api.errors import LengthRequired
+from control_plane.web.pages import private
+from inference.errors import InferenceError, LengthRequired
 from inference.models import Upload
 from inference.uploads.bounds import MAX_PARTS
 from inference.uploads.errors import NoSuchUpload
@@ -72,21 +72,12 @@ class BeginUploadPage(_UploadPage):
 class _LongPage(_UploadPage):
     """Checks in the tenant's scope who asks for what, and calls `work` in none."""
 
-    _is_let_in = False
-
-    def dispatch(self, request: HttpRequest, *args: Any, **ids: Any) -> HttpResponseBase:
-        answer = super().dispatch(request, *args, **ids)
-        if not self._is_let_in:
-            return answer
-        return _answered(lambda: self.work(request, ids["pending_id"]))
-
-    def post(self, request: HttpRequest, pending_id: uuid.UUID) -> HttpResponse:
+    def post(self, request: HttpRequest, pending_id: uuid.UUID) -> UnscopedWork:
         try:
             upload_of(self.tenant.id, pending_id)
         except NoSuchUpload:
             raise Http404 from None
-        self._is_let_in = True
-        return HttpResponse(status=204)
+        return UnscopedWork(lambda: _answered(lambda: self.work(request, pending_id)))
 
     def work(self, request: HttpRequest, pending_id: uuid.UUID) -> dict[str, Any]:
         raise NotImplementedError

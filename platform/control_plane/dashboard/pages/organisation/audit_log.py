@@ -11,7 +11,6 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import reverse
 
 from control_plane.dashboard.downloads import streamed
-from control_plane.dashboard.figures import short_id
 from control_plane.dashboard.forms import FilterForm
 from control_plane.dashboard.lists import ROWS, page_of
 from control_plane.dashboard.page import TenantPage
@@ -23,6 +22,7 @@ from control_plane.dashboard.pages.organisation.audit_words import (
     record_word,
     verb_word,
 )
+from control_plane.web.figures import short_id
 from tenants.access.people import list_members
 from tenants.audit.lists import find_event, has_more_events, list_events
 from tenants.audit.log import record

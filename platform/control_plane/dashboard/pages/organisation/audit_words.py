@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from django.utils.text import Truncator
 
-from control_plane.dashboard.figures import short_dollars
+from control_plane.web.figures import short_dollars
 from tenants.isolation.audit_actor import ActorKind, Verb
 from tenants.models import AuditEvent
 from tenants.spreadsheet import spreadsheet_cell

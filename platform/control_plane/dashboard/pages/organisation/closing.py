@@ -6,7 +6,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from control_plane.dashboard.actions import NameTyped
-from control_plane.dashboard.page import TenantPage, private
+from control_plane.dashboard.page import TenantPage
+from control_plane.web.pages import private
 from tenants.billing.invoicing.lists import unpaid_invoices
 from tenants.billing.ledger.balances import balance_of
 from tenants.offboarding.closing import close_by_owner, what_ends

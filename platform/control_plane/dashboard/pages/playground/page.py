@@ -9,10 +9,11 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonRespons
 from redis.exceptions import RedisError
 
 from control_plane.curl import chat_command
-from control_plane.dashboard.page import TenantPage, private
+from control_plane.dashboard.page import TenantPage
 from control_plane.dashboard.pages.keys import id_in, projects_to_choose
 from control_plane.dashboard.pages.playground.forms import FORM_ID, SettingsForm
 from control_plane.dashboard.pages.playground.offers import offers_of
+from control_plane.web.pages import private
 from gpu_workers.protocol.policy import Caller
 from inference.admission.tickets import TICKET_SECONDS, Ticket, new_ticket
 from inference.websocket_api.frames import MAX_FRAME_BYTES

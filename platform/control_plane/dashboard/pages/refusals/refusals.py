@@ -27,9 +27,9 @@ from control_plane.dashboard.pages.refusals.words import (
 )
 from control_plane.dashboard.pages.usage_links import GROUPING, Narrowed
 from control_plane.dashboard.ranges import RangeForm
+from control_plane.records.refusals import refusals_csv
 from gpu_workers.protocol.refusals import UNKNOWN_MODEL
 from inference.errors import InvalidRequest
-from inference.management_api.usage.refusals import refusals_csv
 from inference.models import NewestRefusal
 from inference.refusals.reports import (
     Dimension,

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from django.db.models import F, Q, QuerySet, Sum
 
-from control_plane.dashboard.figures import short_id
 from control_plane.dashboard.pages.usage.measures import Measure
-from inference.management_api.usage.names import NAMED
+from control_plane.records.naming import NAMED
+from control_plane.web.figures import short_id
 from inference.usage.reports import NOBODY, Dimension, Granularity, UsageQuery, aggregate
 
 # Series that a chart can part: the rest is "other", which makes the eighth.

@@ -14,7 +14,6 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from control_plane.curl import report_command
-from control_plane.dashboard import figures
 from control_plane.dashboard.charts.chart import Chart, Kind, Series, State, Unit, exact_text
 from control_plane.dashboard.charts.hues import OTHER_HUE, hues
 from control_plane.dashboard.downloads import attachment
@@ -25,6 +24,7 @@ from control_plane.dashboard.pages.usage.forms import ExplorerForm
 from control_plane.dashboard.pages.usage.measures import MEASURES, Measure, dimension_word
 from control_plane.dashboard.pages.usage.views import ViewForm, query_of, view_rows
 from control_plane.dashboard.pages.usage_links import Narrowed
+from control_plane.web import figures
 from inference.usage.overview import Days
 from inference.usage.reports import NOBODY, Dimension, Granularity, UsageQuery
 from tenants.money import decimal_dollars

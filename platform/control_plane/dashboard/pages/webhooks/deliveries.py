@@ -13,7 +13,7 @@ from control_plane.dashboard.actions import attempt
 from control_plane.dashboard.forms import FilterForm
 from control_plane.dashboard.lists import ROWS, page_of
 from control_plane.dashboard.page import TenantPage
-from control_plane.dashboard.pages.webhooks.endpoints import host_of, who_may
+from control_plane.dashboard.pages.webhooks.endpoints import host_of
 from tenants.permissions import Permission, roles_with
 from tenants.webhooks.endpoints import redeliver
 from tenants.webhooks.lists import find_delivery, find_endpoint, list_deliveries
@@ -51,7 +51,7 @@ class WebhookPage(TenantPage):
             "page": page,
             "rows": [(each, _sentence(each.last_problem)) for each in page.rows],
         }
-        return self.show(context | who_may(self), fragment="list")
+        return self.show(context | self.write_access(Permission.WRITE_WEBHOOKS), fragment="list")
 
 
 class DeliveryPage(TenantPage):
@@ -74,7 +74,7 @@ class DeliveryPage(TenantPage):
             "payload": _payload(delivery) if may_read else None,
             "readers": roles_with(Permission.VIEW_BALANCE),
         }
-        return self.show(context | who_may(self))
+        return self.show(context | self.write_access(Permission.WRITE_WEBHOOKS))
 
 
 class RedeliverPage(TenantPage):

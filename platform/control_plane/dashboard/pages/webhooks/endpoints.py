@@ -16,7 +16,7 @@ from control_plane.dashboard.actions import NameTyped, attempt
 from control_plane.dashboard.forms import ChoicesWhereUsed, PageForm
 from control_plane.dashboard.lists import ROWS, page_of
 from control_plane.dashboard.page import TenantPage
-from tenants.permissions import Permission, roles_with
+from tenants.permissions import Permission
 from tenants.webhooks.endpoints import (
     add_endpoint,
     change_endpoint,
@@ -114,7 +114,12 @@ class WebhooksPage(TenantPage):
     def get(self, request: HttpRequest) -> HttpResponse:
         page = page_of(request, lambda cursor: list_endpoints(limit=ROWS, cursor=cursor))
         return self.show(
-            {"page": page, "most": self.tenant.tier.max_webhooks, **who_may(self)}, fragment="list"
+            {
+                "page": page,
+                "most": self.tenant.tier.max_webhooks,
+                **self.write_access(Permission.WRITE_WEBHOOKS),
+            },
+            fragment="list",
         )
 
 
@@ -137,10 +142,10 @@ class AddressPage(ChangingPage):
     asks_first = True
     unreachable: ValidationError | None = None
 
-    def ask_first(self, request: HttpRequest, tenant_id: uuid.UUID, **_: Any) -> None:
+    def ask_first(self, request: HttpRequest, **_: Any) -> None:
         form = EndpointForm(request.POST)
         if form.is_valid():
-            self.unreachable = unreachable_reason(tenant_id, form.cleaned_data["url"])
+            self.unreachable = unreachable_reason(self.tenant.id, form.cleaned_data["url"])
 
 
 class NewWebhookPage(AddressPage):
@@ -254,10 +259,3 @@ class DeleteWebhookPage(ChangingPage):
 def host_of(endpoint: Endpoint) -> str:
     """Return what an endpoint is called by: the host of its URL."""
     return urlsplit(endpoint.url).hostname or "webhook"
-
-
-def who_may(page: TenantPage) -> dict[str, Any]:
-    return {
-        "may_write": page.access.may_change(Permission.WRITE_WEBHOOKS),
-        "writers": roles_with(Permission.WRITE_WEBHOOKS),
-    }

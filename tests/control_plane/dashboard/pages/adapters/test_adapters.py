@@ -6,7 +6,7 @@ from pytest_django import Settings
 from redis import Redis
 
 from gpu_workers.protocol import keys
-from inference.adapters.registry import archive_adapter, point_traffic
+from inference.adapters.lifecycle import archive_adapter, set_traffic_split
 from inference.adapters.versions import begin_validation, mark_refused
 from inference.models import Adapter, AdapterVersion
 from tenants.access.api_keys import issue_api_key
@@ -320,7 +320,7 @@ def test_a_long_list_of_versions_has_pages(alice: Client, one: str, houses: TwoT
         adapter = adapter_of(houses.acme)
         for _ in range(26):
             a_ready_version(adapter)
-        point_traffic(adapter, {28: 1000})
+        set_traffic_split(adapter, {28: 1000})
     first = alice.get(one).context["page"]
     rest = alice.get(one, {"cursor": first.next_cursor}).context["page"]
     assert [len(first.rows), len(rest.rows)] == [25, 3]

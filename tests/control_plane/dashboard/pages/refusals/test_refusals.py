@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from control_plane.dashboard.pages import keys
 from control_plane.dashboard.pages.refusals.words import CODES, advice, reason_word
+from control_plane.management_api.openapi.errors import CODES as DESCRIBED
 
-from inference.management_api.description.errors import CODES as DESCRIBED
 from tenants.access.projects import add_project
 from tenants.isolation.scoping import operator_scope
 from tests.control_plane.dashboard.conftest import SignIn
