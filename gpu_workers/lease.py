@@ -60,6 +60,7 @@ class Lease:
         self._gpus = gpus
         self._watch = EngineWatch(engine.stats, adapters.counts)
         self._problem = ""
+        self._is_held = False
         self._reregistration: asyncio.Task[None] | None = None
         self._claiming = asyncio.Lock()  # one that overtook another would say what was before it
         self._log = _log.bind(worker_id=info.worker_id, pool=info.pool)
@@ -97,9 +98,17 @@ class Lease:
             await self.register()
 
     def enter(self, state: WorkerState, *, problem: str = "") -> None:
-        """Change the state that the next call reports, and why it is so where nobody asked."""
+        """Change the state that the next call reports, and why it is so where nobody asked. Who
+        leaves is held no more."""
         self._base_info = structs.replace(self._base_info, state=state)
         self._problem = problem
+        self._is_held = self._is_held and state is WorkerState.READY
+
+    async def hold(self, is_held: bool) -> None:
+        """Take no requests, or take them again; the engine goes on. Raises as `claim` does."""
+        self._log.info("held" if is_held else "resumed", open_requests=len(self._requests))
+        self._is_held = is_held
+        await self.claim()
 
     async def register(self) -> None:
         """Take the worker's name, fencing whoever had it. Raises `NotPermitted` if the Redis user
@@ -161,13 +170,14 @@ class Lease:
         self._metrics.open.set(len(self._requests))
         self._metrics.engine_tokens.set(load.generated_tokens)
         self._metrics.outbox_writable.set(not self._outbox.problem)
+        self._metrics.drained.set(self._is_held)
         info = self._info(load)
         try:
             with self._metrics.claim_seconds.time():
                 return await self._transport.claim(
                     info,
                     slots=max(0, info.slots - self._crowded_out(load)),
-                    ready=self.state is WorkerState.READY and not info.problem,
+                    ready=info.state is WorkerState.READY and not info.problem,
                 )
         except UnknownWorker:
             await self.reregister()
@@ -201,6 +211,8 @@ class Lease:
         is_started = self.slots > 0
         info = structs.replace(
             self._base_info,
+            state=self._held_state if self._is_held else self.state,
+            stays=self._is_held,
             running=load.running,
             waiting_in_engine=load.waiting,
             problem=self._problem or (full and f"its outbox takes nothing: {full}"),
@@ -210,3 +222,10 @@ class Lease:
         )
         self._heartbeat.publish(info)
         return info
+
+    @property
+    def _held_state(self) -> WorkerState:
+        """Return what a worker says of itself that would be ready if nobody held it."""
+        if self.state is not WorkerState.READY:
+            return self.state
+        return WorkerState.DRAINING if self._requests else WorkerState.DRAINED

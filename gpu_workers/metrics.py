@@ -62,6 +62,11 @@ OUTBOX_WRITABLE = Gauge(
     "1 while the disk takes usage; at 0 the worker takes no request.",
     ["model"],
 )
+DRAINED = Gauge(
+    "penstock_worker_drained",
+    "1 while the worker takes no request, as an operator asked, and stays to be resumed.",
+    ["model"],
+)
 OPEN = Gauge("penstock_worker_open_requests", "Requests that this worker holds.", ["model"])
 SLOTS = Gauge("penstock_worker_slots", "Sequences that this worker takes at once.", ["model"])
 ENGINE_UP = Gauge("penstock_worker_engine_up", "1 while the engine serves.", ["model"])
@@ -188,6 +193,7 @@ class WorkerMetrics:
         self.outbox_entries = OUTBOX_ENTRIES.labels(model)
         self.outbox_resent = OUTBOX_RESENT.labels(model)
         self.outbox_writable = OUTBOX_WRITABLE.labels(model)
+        self.drained = DRAINED.labels(model)
         self.open = OPEN.labels(model)
         self.slots = SLOTS.labels(model)
         self.engine_up = ENGINE_UP.labels(model)

@@ -2,10 +2,10 @@
 
     STARTING --engine loaded and warm--> READY --SIGTERM--> DRAINING --nothing open--> gone
 
-A message of an operator drains it as SIGTERM does, and so do memory errors of its GPUs. A worker
-that Redis fences, or whose engine died or hangs, ends what it holds and leaves with an exit code of
-its own, so that the supervisor starts a fresh one. One whose event loop is stuck is ended by its
-heartbeat.
+A message of an operator drains it as SIGTERM does, and so do memory errors of its GPUs; another has
+it take nothing until it is resumed. A worker that Redis fences, or whose engine died or hangs, ends
+what it holds and leaves with an exit code of its own, so that the supervisor starts a fresh one.
+One whose event loop is stuck is ended by its heartbeat.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from gpu_workers.outbox.calls import UsageCalls
 from gpu_workers.outbox.outbox import Outbox
 from gpu_workers.outbox.relay import OutboxRelay
 from gpu_workers.protocol.clock import now_ms
-from gpu_workers.protocol.messages import Drain, WorkerInfo, WorkerState
+from gpu_workers.protocol.messages import Drain, Resume, WorkerInfo, WorkerState
 from gpu_workers.protocol.redis_errors import is_transient
 from gpu_workers.protocol.tracing import Tracer
 from gpu_workers.requests.engine_token_reporter import REPORT_EVERY_SECONDS, EngineTokenReporter
@@ -317,10 +317,13 @@ class Worker:
 
     async def _read_inbox(self) -> None:
         async for message in self._transport.inbox():
-            if isinstance(message, Drain):
-                self._drain_asked.set()
-            else:
-                self._requests.take(message)
+            match message:
+                case Drain(stays=False):
+                    self._drain_asked.set()
+                case Drain() | Resume():
+                    await self._lease.hold(isinstance(message, Drain))
+                case _:
+                    self._requests.take(message)
 
     async def _reregister(self) -> None:
         await self._lease.reregister()

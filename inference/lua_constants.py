@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Final
 
+from gpu_workers.protocol import keys
 from gpu_workers.protocol.messages import WorkerInfo
 
 # dispatch -----------------------------------------------------------------------------------------
@@ -95,9 +96,71 @@ class RequestField(IntEnum):
 MONTH_TTL_SECONDS: Final = 93 * 86_400
 
 
+# keys ---------------------------------------------------------------------------------------------
+
+# Stands for an id, before which a suffix ends.
+_ID: Final = "\0"
+
+
+def _suffixes(prefix: str, **named: str) -> dict[str, str]:
+    """Return what comes between the prefix of keys and the first id in them, by name."""
+    return {name: key.removeprefix(prefix).partition(_ID)[0] for name, key in named.items()}
+
+
+# What the functions put behind the prefix of a pool, or of a tenant, where Python reads it too.
+POOL_SUFFIXES: Final = _suffixes(
+    keys.pool_prefix(""),
+    active_flows=keys.pool_active_flows(""),
+    adapter_workers=keys.pool_adapter_workers("", _ID),
+    adapters_waiting=keys.pool_adapters_waiting(""),
+    dead_letters=keys.pool_dead_letters(""),
+    epoch=keys.pool_epoch(""),
+    flow=keys.pool_flow("", _ID, _ID),
+    free_slots=keys.pool_free_slots(""),
+    gateway_lost=keys.pool_gateway_lost("", _ID),
+    gateway_waiting=keys.pool_gateway_waiting("", _ID),
+    gateways=keys.pool_gateways(""),
+    heartbeats=keys.pool_heartbeats(""),
+    identity=keys.pool_identity(""),
+    inbox=keys.pool_inbox("", _ID),
+    last_frames=keys.pool_last_frames("", _ID),
+    loaded=keys.pool_loaded(""),
+    loads=keys.pool_loads(""),
+    open_requests=keys.pool_open_requests(""),
+    paces=keys.pool_paces(""),
+    queue=keys.pool_queue(""),
+    receipts=keys.pool_receipts("", _ID),
+    request=keys.pool_request("", _ID),
+    scheduler=keys.pool_scheduler(""),
+    slots=keys.pool_slots(""),
+    tenant_loads=keys.pool_tenant_loads("", _ID),
+    usage=keys.pool_usage(""),
+    usage_withheld=keys.pool_usage_withheld(""),
+    waiting_requests=keys.pool_waiting_requests("", _ID, _ID),
+    waiting_tenants=keys.pool_waiting_tenants("", _ID),
+    worker_adapters=keys.pool_worker_adapters("", _ID),
+    worker_levels=keys.pool_worker_levels("", _ID),
+    worker_names=keys.pool_worker_names(""),
+    worker_numbers=keys.pool_worker_numbers("", _ID),
+    worker_requests=keys.pool_worker_requests("", _ID),
+    workers=keys.pool_workers(""),
+    workers_resynced=keys.pool_workers_resynced(""),
+)
+TENANT_SUFFIXES: Final = _suffixes(
+    keys.tenant_prefix(""),
+    balance=keys.tenant_balance(""),
+    day=keys.tenant_day("", 0).removesuffix("0"),
+    month=keys.tenant_month("", 0).removesuffix("0"),
+    open=keys.tenant_open(""),
+    request_window=keys.tenant_request_window("", _ID),
+    reservations=keys.tenant_reservations(""),
+    token_window=keys.tenant_token_window("", _ID),
+)
+
+
 # as Lua -------------------------------------------------------------------------------------------
 
-LuaValue = int | float | Sequence[str] | Mapping[str, int | float]
+LuaValue = int | float | Sequence[str] | Mapping[str, int | float] | Mapping[str, str]
 
 DISPATCH_CONSTANTS: Final[Mapping[str, LuaValue]] = {
     "WORKER_LEASE_MS": WORKER_LEASE_MS,
@@ -122,6 +185,7 @@ DISPATCH_CONSTANTS: Final[Mapping[str, LuaValue]] = {
     "WORKER_ENGINE": WORKER_FIELDS.index("engine") + 1,
     "WORKER_STATE": WORKER_FIELDS.index("state") + 1,
     "WORKER_DIGEST": WORKER_FIELDS.index("model_digest") + 1,
+    "SUFFIX": POOL_SUFFIXES,
 }
 ADMISSION_CONSTANTS: Final[Mapping[str, LuaValue]] = {
     **{owner.name: owner.value for owner in Owner},
@@ -129,6 +193,7 @@ ADMISSION_CONSTANTS: Final[Mapping[str, LuaValue]] = {
     **{kind.name: kind.value for kind in UseKind},
     **{f"REQUEST_{field.name}": field.value for field in RequestField},
     "MONTH_TTL_SECONDS": MONTH_TTL_SECONDS,
+    "SUFFIX": TENANT_SUFFIXES,
 }
 
 
@@ -142,7 +207,7 @@ def _literal(value: LuaValue) -> str:
         case int() | float():
             return repr(value)
         case Mapping():
-            parts = [f"{name} = {number!r}" for name, number in value.items()]
+            parts = [f"{name} = {each!r}" for name, each in value.items()]
         case _:
             parts = [f"'{name}'" for name in value]
     return "{ " + ", ".join(parts) + " }"

@@ -17,6 +17,7 @@ from gpu_workers.protocol.messages import (
     Preemption,
     Prefetch,
     Resend,
+    Resume,
     WorkerInfo,
 )
 from gpu_workers.protocol.policy import (
@@ -76,8 +77,8 @@ def decode_inbox(data: bytes) -> InboxMessage:
     """Decode an inbox message, which the dispatch functions compose in Lua as plain text.
 
     The forms are `assign <request id> <attempt>\\n<envelope>`, `cancel <request id> <attempt>\\n`,
-    `preempt <request id> <attempt>\\n`, `prefetch <adapter>\\n`, `drain\\n` and, from a gateway,
-    `resend <request id> <attempt> <from seq>\\n<gateway id>` and
+    `preempt <request id> <attempt>\\n`, `prefetch <adapter>\\n`, `drain\\n`, `drain stay\\n`,
+    `resume\\n` and, from a gateway, `resend <request id> <attempt> <from seq>\\n<gateway id>` and
     `confirm <gateway id> <number>\\n`. Raises `WireFormatError` on any other.
     """
     head, _, rest = data.partition(b"\n")
@@ -92,6 +93,10 @@ def decode_inbox(data: bytes) -> InboxMessage:
             return Prefetch(adapter=adapter.decode())
         case [b"drain"]:
             return Drain()
+        case [b"drain", b"stay"]:
+            return Drain(stays=True)
+        case [b"resume"]:
+            return Resume()
         case [b"resend", request_id, attempt, seq] if attempt.isdigit() and seq.isdigit():
             return Resend(
                 request_id=request_id.decode(),

@@ -30,6 +30,7 @@ class WorkerState(StrEnum):
     STARTING = "starting"
     READY = "ready"
     DRAINING = "draining"
+    DRAINED = "drained"  # and stays until it is resumed or stopped
 
 
 class Outcome(StrEnum):
@@ -226,10 +227,18 @@ class Prefetch(Message, frozen=True):
 
 class Drain(Message, frozen=True):
     """Inbox: take nothing new, finish or give back what is open, leave. A repetition is no error
-    and does not hurry."""
+    and does not hurry. Where the worker `stays` it finishes what is open and is there still."""
+
+    stays: bool = False
 
 
-InboxMessage = Assignment | Cancellation | Preemption | Resend | Confirmation | Prefetch | Drain
+class Resume(Message, frozen=True):
+    """Inbox: take requests again, of a worker that drained to stay; for others it means nothing."""
+
+
+InboxMessage = (
+    Assignment | Cancellation | Preemption | Resend | Confirmation | Prefetch | Drain | Resume
+)
 
 
 class TokenUsage(Message, frozen=True):
@@ -331,6 +340,7 @@ class WorkerInfo(Message, frozen=True, tag="worker-2"):
     engine that it serves on a slower or lesser path, as this version of the engine differs from
     what they rely on. `model_digest` tells its model and tokenizer from others; empty where that is
     not known: of an earlier version, of a model that is not on its disk yet, of no model at all.
+    `stays`: it takes nothing, as an operator asked, and is there until it is resumed or stopped.
     """
 
     worker_id: str
@@ -361,3 +371,4 @@ class WorkerInfo(Message, frozen=True, tag="worker-2"):
     figures: EngineFigures | None = None
     gpus: list[GpuFigures] | None = None
     model_digest: str = ""
+    stays: bool = False

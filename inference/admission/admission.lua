@@ -17,7 +17,7 @@ end
 -- Read an open reservation; return it, the request in it, and its account, or nil where nothing is
 -- reserved.
 local function read_reservation(tenant, request_id)
-  local packed = call('HGET', tenant .. ':reservations', request_id)
+  local packed = call('HGET', tenant .. SUFFIX.reservations, request_id)
   if not packed then
     return nil
   end
@@ -68,7 +68,7 @@ local function reserve(keys, args)
   tokens, nanos, now = tonumber(tokens), tonumber(nanos), now_ms(now)
   local account, refusing, wait = account_of(tenant, key_id, project_id, now), 0, 0
   local use, of_second = read_use(account, plan, now)
-  local reservations = tenant .. ':reservations'
+  local reservations = tenant .. SUFFIX.reservations
   local packed = pack_reservation(now, plan.windows, packed_request, sequences)
   if call('HSETNX', reservations, request_id, packed) == 1 then
     refusing, wait = find_refusal(account, plan, use, tokens, nanos, sequences, now)
@@ -97,7 +97,7 @@ local function true_down(keys, args)
   tokens = math.min(amount(tokens, request[REQUEST_TOKENS]), request[REQUEST_TOKENS])
   nanos = math.min(amount(nanos, request[REQUEST_NANOS]), request[REQUEST_NANOS])
   move(reservation, account, tokens, nanos)
-  call('HSET', tenant .. ':reservations', request_id, cmsgpack.pack(reservation))
+  call('HSET', tenant .. SUFFIX.reservations, request_id, cmsgpack.pack(reservation))
   return 1
 end
 
@@ -115,7 +115,7 @@ local function settle(keys, args)
   move(reservation, account, tokens, nanos)
   local _, _, _, sequences = unpack(reservation)
   close(account, nanos, sequences or 1)
-  return call('HDEL', tenant .. ':reservations', request_id)
+  return call('HDEL', tenant .. SUFFIX.reservations, request_id)
 end
 
 -- Return the status of limits, which are what `plan_of` takes.

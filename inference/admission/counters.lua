@@ -14,8 +14,8 @@ local DAY_TTL_SECONDS = 3 * 86400   -- from the first request of the day on
 local function account_of(tenant, key_id, project_id, at)
   local key, project = 'key:' .. key_id, 'project:' .. project_id
   local day, month = periods(tenant, at)
-  return { key, project, 'tenant', tenant = tenant, open = tenant .. ':open', day = day,
-    month = month, balance = tenant .. ':balance',
+  return { key, project, 'tenant', tenant = tenant, open = tenant .. SUFFIX.open, day = day,
+    month = month, balance = tenant .. SUFFIX.balance,
     key_tokens = key .. ':tokens', key_nanos = key .. ':nanos',
     project_tokens = project .. ':tokens', project_nanos = project .. ':nanos' }
 end

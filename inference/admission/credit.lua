@@ -12,7 +12,7 @@ local DOUBT_TTL_SECONDS = 180
 local function place_hold(keys, args)
   call = redis.call
   local tenant, withdrawal_id, nanos, most = keys[1], unpack(args)
-  local balance, field = tenant .. ':balance', 'withdrawal:' .. withdrawal_id
+  local balance, field = tenant .. SUFFIX.balance, 'withdrawal:' .. withdrawal_id
   local held = tonumber(call('HGET', balance, field))
   if not held then
     held = math.max(0, math.min(tonumber(nanos), tonumber(most) - spent_by(balance)))
@@ -27,7 +27,7 @@ end
 local function release_hold(keys, args)
   call = redis.call
   local tenant, withdrawal_id = keys[1], unpack(args)
-  local balance, field = tenant .. ':balance', 'withdrawal:' .. withdrawal_id
+  local balance, field = tenant .. SUFFIX.balance, 'withdrawal:' .. withdrawal_id
   local held = tonumber(call('HGET', balance, field))
   if not held then
     return 0
@@ -57,7 +57,7 @@ end
 local function raise_spend(keys, args)
   call = redis.call
   local tenant, nanos = keys[1], unpack(args)
-  local balance = tenant .. ':balance'
+  local balance = tenant .. SUFFIX.balance
   local settled = tonumber(call('HGET', balance, 'settled')) or 0
   nanos = tonumber(nanos)
   if nanos <= settled then
@@ -90,7 +90,7 @@ local function lower_spend(keys, args)
   end
   call('DEL', doubt)
   if lowered > 0 then
-    call('HINCRBY', tenant .. ':balance', 'settled', string.format('%.0f', -lowered))
+    call('HINCRBY', tenant .. SUFFIX.balance, 'settled', string.format('%.0f', -lowered))
   end
   return lowered
 end

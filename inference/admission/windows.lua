@@ -43,7 +43,7 @@ local known_day, day_suffix, month_suffix  -- of the day asked for last, which i
 local function periods(tenant, at)
   local day = math.floor(at / DAY_MS)
   if day ~= known_day then
-    known_day, day_suffix, month_suffix = day, ':day:' .. day, ':month:' .. month_of(day)
+    known_day, day_suffix, month_suffix = day, SUFFIX.day .. day, SUFFIX.month .. month_of(day)
   end
   return tenant .. day_suffix, tenant .. month_suffix
 end
@@ -51,7 +51,7 @@ end
 -- Requests --------------------------------------------------------------------------------------
 
 -- Return the key of an owner's window: a sorted set of request ids, scored by their time in ms.
-local function request_window(tenant, owner) return tenant .. ':requests:' .. owner end
+local function request_window(tenant, owner) return tenant .. SUFFIX.request_window .. owner end
 
 -- Return how many requests the minute before now had; none of a clock that was ahead then.
 local function requests_in(window, now)
@@ -86,7 +86,7 @@ end
 -- second `from` on. The oldest bucket counts whole until its last instant has left the minute, so
 -- the error is on the side of refusing. A bucket lies at most BUCKETS seconds after `from`: nothing
 -- is added before `tokens_in` has run.
-local function token_window(tenant, owner) return tenant .. ':tokens:' .. owner end
+local function token_window(tenant, owner) return tenant .. SUFFIX.token_window .. owner end
 
 -- Let a window count from second `first` on; return its sum.
 local function forget_tokens(window, sum, from, first)

@@ -100,6 +100,9 @@ class Worker(models.Model):
     has_left = models.BooleanField(
         "left", default=False, help_text="Drained and deregistered; not lost."
     )
+    stays = models.BooleanField(
+        default=False, help_text="Takes nothing until it is resumed, or stopped."
+    )
     problem = models.TextField(blank=True, default="")
     warning = models.TextField(blank=True, default="")
     # As `EngineFigures` and `GpuFigures` name them; null of a worker that does not tell them.
@@ -167,6 +170,7 @@ def _row(info: WorkerInfo, now: datetime) -> Worker:
         started_at=datetime.fromtimestamp(info.started_at_ms / 1000, UTC),
         last_seen_at=now,
         has_left=False,
+        stays=info.stays,
         problem=info.problem,
         warning=info.warning,
         figures=None if info.figures is None else structs.asdict(info.figures),

@@ -1,8 +1,10 @@
-"""Having a worker drain: it takes nothing new, finishes or gives back what it holds, and leaves."""
+"""Having a worker drain: it takes nothing new, finishes or gives back what it holds, and leaves, or
+stays to be resumed."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, cast
 
 from redis import Redis
@@ -50,28 +52,51 @@ def find_worker(redis: Redis, name: str, *, pool: str = "") -> FoundWorker:
     return found[0]
 
 
-def drain_worker(redis: Redis, worker: FoundWorker) -> None:
-    """Have a worker drain, on record under whoever acts; for an operator's scope. Asking again
-    changes nothing. Raises `DrainError` if it is not running."""
-    if not _send(redis, worker):
-        raise DrainError(f"The worker {worker.worker_id} is not running.")
-    row = Worker(worker_id=worker.worker_id, pool=worker.pool)
-    record(Verb.DRAINED, row, pool=worker.pool)
+class Order(StrEnum):
+    """What an operator may have a worker do, as its inbox says it."""
+
+    LEAVE = "drain"
+    STAY = "drain stay"
+    RESUME = "resume"
 
 
-def wait_until_gone(
+def drain_worker(redis: Redis, worker: FoundWorker, *, stays: bool = False) -> None:
+    """Have a worker drain, on record under whoever acts; for an operator's scope. One that `stays`
+    takes nothing until it is resumed or stopped. Asking again changes nothing. Raises `DrainError`
+    if it is not running."""
+    _give(redis, worker, Order.STAY if stays else Order.LEAVE)
+    record(Verb.DRAINED, _row(worker), pool=worker.pool)
+
+
+def resume_worker(redis: Redis, worker: FoundWorker) -> None:
+    """Have a worker that drained to stay take requests again, on record likewise. Raises
+    `DrainError` if it is not running, or nobody had it drain and stay: one that is to leave leaves.
+    """
+    info = _registered(redis, worker)
+    if info is None or not info.stays:
+        raise DrainError(
+            f"The worker {worker.worker_id} was not drained to stay; there is nothing to resume."
+        )
+    _give(redis, worker, Order.RESUME)
+    record(Verb.RESUMED, _row(worker), pool=worker.pool)
+
+
+def wait_until_drained(
     redis: Redis,
     worker: FoundWorker,
     *,
+    stays: bool = False,
     timeout_seconds: float,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Return once the worker has left its pool. Raises `DrainError` if it died instead, or has not
-    left in time."""
+    """Return once the worker has left its pool, or where it `stays` holds nothing any more. Raises
+    `DrainError` if it died instead, or has not done so in time."""
     began = sent = clock()
     while (info := _registered(redis, worker)) is not None:
         now = clock()
+        if stays and info.state is WorkerState.DRAINED:
+            return
         if not _is_live(redis, worker):
             raise DrainError(f"The worker {worker.worker_id} has died; its requests go to others.")
         if now - began > timeout_seconds:
@@ -81,15 +106,27 @@ def wait_until_gone(
                 if info.state is WorkerState.DRAINING
                 else f"The worker {worker.worker_id} does not drain; stop it on its machine."
             )
-        if info.state is not WorkerState.DRAINING and now - sent >= REPEAT_EVERY_SECONDS:
+        has_read_it = info.state is WorkerState.DRAINING and info.stays is stays
+        if not has_read_it and now - sent >= REPEAT_EVERY_SECONDS:
             sent = now
-            _send(redis, worker)
+            _send(redis, worker, Order.STAY if stays else Order.LEAVE)
         sleep(LOOK_EVERY_SECONDS)
+    if stays:
+        raise DrainError(f"The worker {worker.worker_id} has left; somebody else had it leave.")
 
 
-def _send(redis: Redis, worker: FoundWorker) -> bool:
+def _give(redis: Redis, worker: FoundWorker, order: Order) -> None:
+    if not _send(redis, worker, order):
+        raise DrainError(f"The worker {worker.worker_id} is not running.")
+
+
+def _send(redis: Redis, worker: FoundWorker, order: Order) -> bool:
     pool = keys.pool_prefix(worker.pool)
-    return bool(redis.fcall(functions.DRAIN, 1, pool, worker.worker_id))
+    return bool(redis.fcall(functions.GIVE_ORDER, 1, pool, worker.worker_id, order.value))
+
+
+def _row(worker: FoundWorker) -> Worker:
+    return Worker(worker_id=worker.worker_id, pool=worker.pool)
 
 
 def _registered(redis: Redis, worker: FoundWorker) -> WorkerInfo | None:

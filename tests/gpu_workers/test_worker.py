@@ -1,31 +1,19 @@
 """A worker with the simulated engine over a real Redis and the real dispatch functions."""
 
 import asyncio
-from typing import Any, cast
+from typing import cast
 
 from redis.asyncio import Redis
 
 from gpu_workers.engine import EngineDescription
-from gpu_workers.protocol import codec, functions, keys
-from gpu_workers.protocol.messages import Outcome, Resend, WorkerInfo, WorkerState
+from gpu_workers.protocol import functions, keys
+from gpu_workers.protocol.messages import Outcome, Resend, WorkerState
 from gpu_workers.sim.engine import SimEngine
 from gpu_workers.worker import Exit
 from tests.support.polling import eventually
-from tests.support.workers.envelopes import ACME, make_envelope
+from tests.support.workers.envelopes import ACME, ENDLESS, make_envelope
 from tests.support.workers.listening_gateway import FakeGateway
-from tests.support.workers.running_worker import Steps, running_worker
-
-ENDLESS: dict[str, Any] = {
-    "messages": [{"role": "user", "content": "Go on for ever."}],
-    "ignore_eos": True,
-}
-
-
-async def worker_infos(redis: Redis) -> dict[str, WorkerInfo]:
-    stored = cast("dict[bytes, bytes]", await redis.hgetall(keys.pool_workers("sim")))
-    return {
-        worker_id.decode(): codec.decode_worker_info(info) for worker_id, info in stored.items()
-    }
+from tests.support.workers.running_worker import Steps, running_worker, worker_infos
 
 
 async def test_a_request_streams_ends_and_is_on_record_once(
@@ -190,87 +178,6 @@ async def test_a_refused_request_is_answered_and_unbilled(
     assert terminal.error is not None
     assert terminal.error.code == "context_length_exceeded"
     assert terminal.usage.completion_tokens == 0
-
-
-async def test_a_drain_lets_open_requests_end_takes_nothing_new_and_deregisters(
-    dispatch_redis: Redis, sim_redis_url: str, gateway: FakeGateway
-) -> None:
-    steps = Steps(granted=1)
-    async with running_worker(sim_redis_url, SimEngine(sleep=steps)) as running:
-        request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=6))
-        await gateway.delta_of(request_id)
-        running.worker.drain()
-        await eventually(lambda: _is_draining(dispatch_redis))
-        late = await gateway.send(make_envelope())
-        steps.grant(20)
-        assert (await gateway.terminal_of(request_id)).outcome is Outcome.COMPLETED
-        assert await running.exit_code() is Exit.DRAINED
-    assert late not in gateway.terminals
-    assert await worker_infos(dispatch_redis) == {}
-    assert await dispatch_redis.zcard(keys.pool_queue("sim")) == 1
-
-
-async def _is_draining(redis: Redis) -> bool:
-    return {info.state for info in (await worker_infos(redis)).values()} == {WorkerState.DRAINING}
-
-
-async def test_a_message_drains_a_worker_as_sigterm_does_and_a_repetition_hurries_nobody(
-    dispatch_redis: Redis, sim_redis_url: str, gateway: FakeGateway
-) -> None:
-    steps = Steps(granted=1)
-    async with running_worker(sim_redis_url, SimEngine(sleep=steps)) as running:
-        request_id = await gateway.send(make_envelope(ENDLESS, max_output_tokens=6))
-        await gateway.delta_of(request_id)
-        for _ in range(3):
-            assert await _drain(dispatch_redis, running.worker_id) == 1
-        late = await gateway.send(make_envelope())
-        await eventually(lambda: _is_draining(dispatch_redis))
-        assert await _drain(dispatch_redis, running.worker_id) == 1
-        steps.grant(20)
-        assert (await gateway.terminal_of(request_id)).outcome is Outcome.COMPLETED
-        assert await running.exit_code() is Exit.DRAINED
-    assert late not in gateway.terminals
-    assert await dispatch_redis.zcard(keys.pool_queue("sim")) == 1
-    assert await _drain(dispatch_redis, running.worker_id) == 0, "it is gone"
-    assert not await dispatch_redis.exists(keys.pool_inbox("sim", running.worker_id))
-
-
-async def _drain(redis: Redis, worker_id: str) -> int:
-    answer: int = await redis.fcall(functions.DRAIN, 1, keys.pool_prefix("sim"), worker_id)
-    return answer
-
-
-async def test_what_outlasts_the_drain_and_cannot_go_on_elsewhere_is_failed_with_its_tokens(
-    sim_redis_url: str, gateway: FakeGateway
-) -> None:
-    engine = SimEngine(sleep=Steps(granted=3))
-    async with running_worker(sim_redis_url, engine, drain_seconds=0.05) as running:
-        request_id = await gateway.send(
-            make_envelope(ENDLESS, max_output_tokens=1000, is_resumable=False)
-        )
-        await gateway.delta_of(request_id)
-        running.worker.drain()
-        terminal = await gateway.terminal_of(request_id)
-        assert await running.exit_code() is Exit.DRAINED
-    assert terminal.outcome is Outcome.FAILED
-    assert terminal.error is not None
-    assert terminal.error.code == "worker_stopped"
-    assert terminal.usage.completion_tokens > 0
-
-
-async def test_a_second_drain_ends_open_requests_at_once(
-    sim_redis_url: str, gateway: FakeGateway
-) -> None:
-    engine = SimEngine(sleep=Steps(granted=3))
-    async with running_worker(sim_redis_url, engine, drain_seconds=600) as running:
-        request_id = await gateway.send(
-            make_envelope(ENDLESS, max_output_tokens=1000, is_resumable=False)
-        )
-        await gateway.delta_of(request_id)
-        running.worker.drain()
-        running.worker.drain()
-        assert (await gateway.terminal_of(request_id)).outcome is Outcome.FAILED
-        assert await running.exit_code() is Exit.DRAINED
 
 
 async def test_an_engine_that_dies_fails_what_cannot_go_on_typed_and_ends_the_worker(

@@ -8,7 +8,15 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import functions
 from inference.admission.reservations import ReservationRequest
-from inference.lua_constants import CLASS_CEILINGS, CLASS_WEIGHTS, Owner, RequestField, UseKind
+from inference.lua_constants import (
+    CLASS_CEILINGS,
+    CLASS_WEIGHTS,
+    POOL_SUFFIXES,
+    TENANT_SUFFIXES,
+    Owner,
+    RequestField,
+    UseKind,
+)
 from inference.redis_functions import LIBRARIES, LuaLibrary, library_text
 from tenants.models import ServiceClass
 from tests.support.places import ROOT
@@ -59,6 +67,18 @@ async def test_redis_has_the_functions_and_libraries_that_the_protocol_names(
     there = [entry[1] for library in libraries for entry in library[b"functions"]]
     assert {name.decode() for name in there} == named
     assert {library[b"library_name"].decode() for library in libraries} == named_libraries
+
+
+@pytest.mark.parametrize(
+    ("folder", "suffixes"),
+    [("dispatch/lua", POOL_SUFFIXES), ("admission", TENANT_SUFFIXES)],
+)
+def test_no_suffix_of_a_key_is_written_twice(folder: str, suffixes: dict[str, str]) -> None:
+    text = "".join(each.read_text() for each in (FOLDER / folder).glob("*.lua"))
+    by_hand = set(re.findall(r"(?:prefix|tenant) \.\. '(:[a-z-]+:?)'", text))
+    assert by_hand & set(suffixes.values()) == set()
+    assert set(re.findall(r"\bSUFFIX\.(\w+)", text)) == set(suffixes)
+    assert len(set(suffixes.values())) == len(suffixes)
 
 
 def test_each_service_class_that_a_tier_may_have_has_a_weight_and_a_ceiling() -> None:

@@ -31,8 +31,8 @@ local function adapters_of(pool, worker_id)
   if state then
     return state
   end
-  state = { key = pool.prefix .. ':adapters:' .. worker_id, slots = 0, run = {}, turn = {},
-    drain = {}, coming = {}, asked = {}, missed = {} }
+  state = { key = pool.prefix .. SUFFIX.worker_adapters .. worker_id, slots = 0, run = {},
+    turn = {}, drain = {}, coming = {}, asked = {}, missed = {} }
   local found, distinct, awaited = redis.call('HGETALL', state.key), 0, 0
   for index = 1, #found, 2 do
     local kind, adapter = string.match(found[index], '^(%l+):(.*)$')
@@ -69,7 +69,7 @@ local function glance(pool, worker_id, adapter)
   if pool.adapters and pool.adapters[worker_id] then
     return pool.adapters[worker_id]
   end
-  local key = pool.prefix .. ':adapters:' .. worker_id
+  local key = pool.prefix .. SUFFIX.worker_adapters .. worker_id
   local slots, distinct, awaited, mute, closed, run, drain, coming, missed = unpack(
     redis.call('HMGET', key, 'slots', 'distinct', 'awaited', 'mute', 'closed', 'run:' .. adapter,
       'drain:' .. adapter, 'coming:' .. adapter, 'missed:' .. adapter))
@@ -116,7 +116,7 @@ local function tenants_with_adapters(pool, worker_id)
   local state, found = adapters_of(pool, worker_id), {}
   for adapter, turn in pairs(state.turn) do
     if not state.drain[adapter]
-      and redis.call('HEXISTS', pool.prefix .. ':adapters-waiting', adapter) == 1 then
+      and redis.call('HEXISTS', pool.prefix .. SUFFIX.adapters_waiting, adapter) == 1 then
       found[turn.tenant] = true
     end
   end
@@ -139,7 +139,7 @@ end
 
 -- Return the key of the set of an adapter's holders, each scored by its level.
 local function holders_key(pool, adapter)
-  return pool.prefix .. ':adapter:' .. adapter
+  return pool.prefix .. SUFFIX.adapter_workers .. adapter
 end
 
 -- Return how near a worker has an adapter, nil where it has it not.
@@ -149,7 +149,7 @@ end
 
 -- Note how near a worker has an adapter; nil: not at all.
 local function set_level(pool, worker_id, adapter, level)
-  local levels = pool.prefix .. ':levels:' .. worker_id
+  local levels = pool.prefix .. SUFFIX.worker_levels .. worker_id
   if level then
     redis.call('HSET', levels, adapter, level)
     redis.call('ZADD', holders_key(pool, adapter), level, worker_id)
@@ -202,7 +202,7 @@ end
 
 -- Return whether a worker's engine runs adapters.
 local function has_adapter_slots(pool, worker_id)
-  local slots = redis.call('HGET', pool.prefix .. ':adapters:' .. worker_id, 'slots')
+  local slots = redis.call('HGET', pool.prefix .. SUFFIX.worker_adapters .. worker_id, 'slots')
   return (tonumber(slots) or 0) > 0
 end
 
@@ -210,7 +210,7 @@ end
 -- an adapter; any few are looked at.
 local function is_adapter_elsewhere(pool, excluded)
   local _, count = string.gsub(excluded, '%S+', '')
-  local some = redis.call('ZRANDMEMBER', pool.prefix .. ':slots', count + CHOICE)
+  local some = redis.call('ZRANDMEMBER', pool.prefix .. SUFFIX.slots, count + CHOICE)
   for _, worker_id in ipairs(some) do
     if not string.find(excluded, ' ' .. worker_id .. ' ', 1, true) and is_live(pool, worker_id)
       and has_adapter_slots(pool, worker_id) then
@@ -225,7 +225,7 @@ end
 local function drop_some_levels(pool, worker_id)
   local some = redis.call('SPOP', pool.prefix .. ':dropped:' .. worker_id, MOST_DROPPED)
   for _, adapter in ipairs(some) do
-    if not redis.call('HGET', pool.prefix .. ':levels:' .. worker_id, adapter) then
+    if not redis.call('HGET', pool.prefix .. SUFFIX.worker_levels .. worker_id, adapter) then
       redis.call('ZREM', holders_key(pool, adapter), worker_id)
     end
   end
@@ -245,7 +245,7 @@ function drop_levels(pool, worker_id)
   for adapter in pairs(state.coming) do
     end_prefetch(state, adapter)
   end
-  local levels = prefix .. ':levels:' .. worker_id
+  local levels = prefix .. SUFFIX.worker_levels .. worker_id
   local adapters = redis.call('HKEYS', levels)
   if #adapters == 0 then
     return
@@ -286,7 +286,7 @@ end
 
 -- Return whether it is kept how near a worker has an adapter: of what it posts without end it is not.
 local function is_kept(pool, worker_id, adapter)
-  local levels = pool.prefix .. ':levels:' .. worker_id
+  local levels = pool.prefix .. SUFFIX.worker_levels .. worker_id
   return redis.call('HLEN', levels) < MOST_LEVELS or redis.call('HEXISTS', levels, adapter) == 1
 end
 

@@ -1,6 +1,6 @@
 -- More than one attempt: what a dead worker held or a batch request gave up waits again, and a
 -- worker that an emptied Redis forgot takes its requests back; and what workers are told besides:
--- to get an adapter, to drain. Part of the dispatch library.
+-- to get an adapter, to drain, to resume. Part of the dispatch library.
 
 -- Note how many tokens of an attempt that is over are recorded elsewhere: by the next attempt,
 -- which goes on from them, or by the terminal record. All others are waste.
@@ -22,7 +22,7 @@ local function wait_again(pool, path, request_id, gateway, wait_ms, deadline_ms,
   local expires_ms = pool.waiting_now + wait_ms
   redis.call('HSET', request_key(pool.prefix, request_id), 'state', 'queued', 'worker', '',
     'expires_ms', expires_ms)
-  redis.call('ZADD', pool.prefix .. ':queue', expires_ms, request_id)
+  redis.call('ZADD', pool.prefix .. SUFFIX.queue, expires_ms, request_id)
   begin_waiting(pool, gateway, request_id, expires_ms)
   local flow = open_flow(pool, path)
   add_waiting(pool, path, flow, request_id, deadline_ms, adapter)
@@ -131,13 +131,13 @@ local function adopt_one(pool, worker_id, line, envelope)
   known_attempt = tonumber(known_attempt)
   -- One that was withdrawn is for its gateway to end.
   local is_free = not state or (state == 'queued' and known_attempt <= attempt + ATTEMPT_GAP
-    and redis.call('ZSCORE', prefix .. ':queue', request_id))
+    and redis.call('ZSCORE', prefix .. SUFFIX.queue, request_id))
   if not is_free then
     return request_id, state == 'running' and known_attempt == attempt and known_worker == worker_id
   end
   local path = make_path(class, tenant, project, key_id)
   if state then
-    redis.call('ZREM', prefix .. ':queue', request_id)
+    redis.call('ZREM', prefix .. SUFFIX.queue, request_id)
     end_waiting(pool, gateway, request_id)
     remove_waiting(pool, path, request_id, adapter)
     end_drain_for(pool, tenant, request_id, redis.call('HGET', key, 'drains_on'))
@@ -153,7 +153,7 @@ local function adopt_one(pool, worker_id, line, envelope)
     'adapter', adapter, 'wait_ms', max_wait_ms,
     'deadline_ms', tonumber(arrived_at_ms) - pool.skipped + tonumber(ttft_target_ms),
     'expires_ms', tonumber(arrived_at_ms) - pool.skipped + tonumber(max_wait_ms))
-  redis.call('ZADD', prefix .. ':open', arrived_at_ms, request_id)
+  redis.call('ZADD', prefix .. SUFFIX.open_requests, arrived_at_ms, request_id)
   -- The worker has posted no credit yet that this could take of.
   start_attempt(pool, path, flow, { id = request_id, attempt = attempt - 1, envelope = envelope,
     prompt = tonumber(prompt_bound), output = tonumber(output_bound), resumable = resumable,
@@ -207,7 +207,7 @@ local function post_adapters(keys, args)
   local state = adapters_of(pool, worker_id)
   set_mute(state, false)
   forget_missed(state, pool.now - COMING_MS)
-  if has_come and redis.call('EXISTS', prefix .. ':adapters-waiting') == 1 then
+  if has_come and redis.call('EXISTS', prefix .. SUFFIX.adapters_waiting) == 1 then
     forget_look(pool, worker_id)
     free_slot(pool, worker_id)
   end
@@ -225,18 +225,29 @@ local function prefetch_adapter(keys, args)
   return redis.status_reply('OK')
 end
 
--- Have a worker drain, as it does by SIGTERM; it is given nothing from now on. Repeating this
--- changes nothing. Reply: 1, or 0 if the worker is unknown, fenced or dead.
-local function drain(keys, args)
-  local prefix, worker_id, now = keys[1], unpack(args)
+local ORDERS = { 'drain', 'drain stay', 'resume' }
+
+-- Give a worker an order of the operator's, in place of one that it has not read: to drain, as it
+-- does by SIGTERM; to drain and stay, or to take requests again. From a drain on it is given nothing.
+-- Repeating this changes nothing. Reply: 1, or 0 if the worker is unknown, fenced or dead.
+local function give_order(keys, args)
+  local prefix, worker_id, order, now = keys[1], unpack(args)
   local pool = open_pool(prefix, now_ms(now))
   if not is_live(pool, worker_id) then
     return 0
   end
-  local inbox = prefix .. ':inbox:' .. worker_id
-  redis.call('LREM', inbox, 0, 'drain\n')
-  redis.call('RPUSH', inbox, 'drain\n')
-  set_credit(pool, worker_id, nil)
+  local inbox, is_known = prefix .. SUFFIX.inbox .. worker_id, false
+  for _, each in ipairs(ORDERS) do
+    redis.call('LREM', inbox, 0, each .. '\n')
+    is_known = is_known or each == order
+  end
+  if not is_known then
+    return redis.error_reply('ERR unknown order ' .. order)
+  end
+  redis.call('RPUSH', inbox, order .. '\n')
+  if order ~= 'resume' then
+    set_credit(pool, worker_id, nil)
+  end
   save(pool)
   return 1
 end
@@ -245,6 +256,6 @@ end
 -- Another one than before means that all that was here has been lost.
 local function epoch(keys, args)
   local prefix, candidate = keys[1], unpack(args)
-  redis.call('SET', prefix .. ':epoch', candidate, 'NX')
-  return redis.call('GET', prefix .. ':epoch')
+  redis.call('SET', prefix .. SUFFIX.epoch, candidate, 'NX')
+  return redis.call('GET', prefix .. SUFFIX.epoch)
 end

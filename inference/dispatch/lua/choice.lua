@@ -15,7 +15,7 @@ local BURST = 1 / 4             -- of what others could have: how far above its 
 local function note_active(pool, path, flow, weight)
   local share = weight * CLASS_WEIGHTS[path.class]
   set(flow, 'weight', weight)
-  if redis.call('ZADD', pool.prefix .. ':active', pool.now, path.flow) == 1 then
+  if redis.call('ZADD', pool.prefix .. SUFFIX.active_flows, pool.now, path.flow) == 1 then
     set(flow, 'share', share)
     add(pool, 'weights', share)
   elseif share ~= get(flow, 'share') then
@@ -36,7 +36,7 @@ end
 
 -- Take the long idle flows, a few a call, out of those that slots are shared out to.
 local function retire_idle_flows(pool)
-  local active = pool.prefix .. ':active'
+  local active = pool.prefix .. SUFFIX.active_flows
   local idle = redis.call('ZRANGEBYSCORE', active, '-inf', pool.now - ACTIVE_MS, 'LIMIT', 0,
     MOST_RETIRED)
   for _, flow in ipairs(idle) do
@@ -196,7 +196,7 @@ end
 -- Take the earliest of a key's requests that need one of these adapters out of `requests`; return
 -- its id, or nil. One that this call has passed over is there no more.
 local function pop_with_adapter(pool, path, adapters)
-  local requests, first, least = pool.prefix .. ':requests:' .. path.text, nil, nil
+  local requests, first, least = pool.prefix .. SUFFIX.waiting_requests .. path.text, nil, nil
   for _, adapter in ipairs(adapters) do
     local request_id, deadline_ms = unpack(redis.call('ZRANGE', requests .. ':' .. adapter, 0, 0,
       'WITHSCORES'))
@@ -229,7 +229,7 @@ end
 local function pop_plain(pool, class, tenant)
   local request_id = redis.call('ZRANGE', plain_requests_key(pool, class .. ':' .. tenant), 0, 0)[1]
   local path = parse_path(redis.call('HGET', request_key(pool.prefix, request_id), 'path'))
-  redis.call('ZREM', pool.prefix .. ':requests:' .. path.text, request_id)
+  redis.call('ZREM', pool.prefix .. SUFFIX.waiting_requests .. path.text, request_id)
   return request_id, path
 end
 

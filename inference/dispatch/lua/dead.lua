@@ -14,12 +14,12 @@ local drop_more_levels             -- in adapters.lua, which builds on this file
 -- more it holds no more.
 local function hand_out(pool, worker_id)
   local prefix = pool.prefix
-  local held = redis.call('SMEMBERS', prefix .. ':running:' .. worker_id)
+  local held = redis.call('SMEMBERS', prefix .. SUFFIX.worker_requests .. worker_id)
   for _, request_id in ipairs(held) do
     local state, gateway, sequences = unpack(redis.call('HMGET', request_key(prefix, request_id),
       'state', 'gateway', 'sequences'))
     if state == 'running' then
-      local key = prefix .. ':lost:' .. gateway
+      local key = prefix .. SUFFIX.gateway_lost .. gateway
       redis.call('ZADD', key, pool.now, request_id)
       redis.call('PEXPIRE', key, LONG_GONE_MS)
     else
@@ -33,7 +33,7 @@ end
 -- and forget those that are long dead.
 local function look_at_dead(pool, lease_ms)
   local prefix, handed_out, count = pool.prefix, {}, 0
-  local dead = redis.call('ZRANGEBYSCORE', prefix .. ':heartbeats', '-inf',
+  local dead = redis.call('ZRANGEBYSCORE', prefix .. SUFFIX.heartbeats, '-inf',
     '(' .. string.format('%.0f', pool.now - lease_ms), 'WITHSCORES')
   if #dead > 0 then
     local found = redis.call('ZRANGE', prefix .. ':handed-out', 0, -1, 'WITHSCORES')
@@ -52,7 +52,7 @@ local function look_at_dead(pool, lease_ms)
       end
     end
     if is_lost and pool.now - math.abs(heartbeat) > LONG_DEAD_MS
-      and redis.call('EXISTS', prefix .. ':running:' .. worker_id) == 0 then
+      and redis.call('EXISTS', prefix .. SUFFIX.worker_requests .. worker_id) == 0 then
       forget_worker(pool, worker_id)
     end
   end
@@ -68,7 +68,7 @@ end
 -- is listed no more; nothing is lost with a worker that may still be back after a pause.
 local function find_lost(pool, found, lease_ms, limit, gateway)
   look_at_dead(pool, lease_ms)
-  local key = pool.prefix .. ':lost:' .. gateway
+  local key = pool.prefix .. SUFFIX.gateway_lost .. gateway
   for _, request_id in ipairs(redis.call('ZRANGE', key, 0, limit - 1)) do
     local attempt, state, worker_id = unpack(redis.call('HMGET',
       request_key(pool.prefix, request_id), 'attempt', 'state', 'worker'))
@@ -83,8 +83,8 @@ end
 
 -- Add what waits of a gateway, in the queue or withdrawn from it, and might wait until `until_ms`.
 local function find_waiting(pool, found, gateway, until_ms, limit)
-  local waiting = redis.call('ZRANGEBYSCORE', pool.prefix .. ':waiting:' .. gateway, '-inf',
-    until_ms, 'LIMIT', 0, limit)
+  local waiting = redis.call('ZRANGEBYSCORE', pool.prefix .. SUFFIX.gateway_waiting .. gateway,
+    '-inf', until_ms, 'LIMIT', 0, limit)
   for _, request_id in ipairs(waiting) do
     local attempt, state, of_gateway, worker_id = unpack(redis.call('HMGET',
       request_key(pool.prefix, request_id), 'attempt', 'state', 'gateway', 'worker'))

@@ -13,11 +13,11 @@
 -- only what is above its share.
 
 -- Return what is wrong with a request, as an error reply, or nil.
-local function enqueue_error(class, tenant, project, key_id)
-  if not CLASS_WEIGHTS[class] then
-    return redis.error_reply('ERR unknown service class ' .. class)
+local function enqueue_error(asked)
+  if not CLASS_WEIGHTS[asked.service_class] then
+    return redis.error_reply('ERR unknown service class ' .. asked.service_class)
   end
-  for _, id in ipairs({ tenant, project, key_id }) do
+  for _, id in ipairs({ asked.tenant, asked.project, asked.key }) do
     if string.find(id, ':', 1, true) then
       return redis.error_reply('ERR no colon may be in the id of a tenant, project or key, got '
         .. id)
@@ -49,7 +49,7 @@ end
 -- there. Where none has credit, have a batch request give way to an interactive one. Return whether
 -- the request was started.
 local function queue_up(pool, path, flow, request, gateway, expires_ms, deadline_ms, worker)
-  redis.call('ZADD', pool.prefix .. ':queue', expires_ms, request.id)
+  redis.call('ZADD', pool.prefix .. SUFFIX.queue, expires_ms, request.id)
   begin_waiting(pool, gateway, request.id, expires_ms)
   add_waiting(pool, path, flow, request.id, deadline_ms, request.adapter)
   save(flow)
@@ -70,48 +70,46 @@ end
 -- Enqueue a request: start it at once where a worker has a slot for it and nobody waits, else queue
 -- it, unless the queue is full for its flow, or the wait is longer than its TTFT target and it
 -- would rather be refused; and unless the pool holds as many bytes of payloads as it may, or as
--- this flow may, and unless too much usage waits to be collected. `attempts`: how many the request
--- has had in a Redis that lost it; `resumed`: tokens that its envelope goes on from;
--- `on_saturation`: wait or refuse; `sequences`: how many it decodes at a time, 1 if not given;
--- `owed_end`: how the envelope ends where the request is owed its promises, '' not to judge that;
--- `load_ms`: for how long its tenant's loads may hold engines up in a minute, 0 for any time.
+-- this flow may, and unless too much usage waits to be collected. What is `asked` is a packed map,
+-- the `EnqueueOrder` of gpu_workers/protocol/calls.py. `owed_end`: how the envelope ends where the
+-- request is owed its promises, '' not to judge that.
 -- Reply: {assigned, worker_id} | {queued, position, wait_ms, is_relaxed} | {full, length, wait_ms}
 -- | {saturated, position, wait_ms} | {known, state} | {memory_full, bytes, wait_ms}
 -- | {share_full, bytes of the flow, most of it} | {usage_full} | {loads_full, wait_ms, used_ms,
 -- load_ms}; what is judged has 1 or 0 last, in those of a request that is taken.
 local function enqueue(keys, args)
-  local prefix, request_id, class, tenant, project, key_id, weight, prompt_bound, output_bound,
-    gateway, arrived_at_ms, ttft_target_ms, max_wait_ms, on_saturation, resumable, adapter,
-    attempts, resumed, envelope, max_queue_length, sequences, max_payload_bytes, owed_end, load_ms,
-    now = keys[1], unpack(args)
-  local wrong = enqueue_error(class, tenant, project, key_id)
+  local prefix, packed, envelope, owed_end, now = keys[1], unpack(args)
+  local asked = cmsgpack.unpack(packed)
+  local wrong = enqueue_error(asked)
   if wrong then
     return wrong
   end
-  local key = request_key(prefix, request_id)
+  local key, adapter = request_key(prefix, asked.request_id), asked.adapter
   local state, was_owed = unpack(redis.call('HMGET', key, 'state', 'owed'))
   if state then
     return { 'known', state, tonumber(was_owed) }
   elseif is_usage_full(prefix) then
     return { 'usage_full' }
   end
-  local pool, path = open_pool(prefix, now_ms(now)), make_path(class, tenant, project, key_id)
+  local pool = open_pool(prefix, now_ms(now))
+  local path = make_path(asked.service_class, asked.tenant, asked.project, asked.key)
   local flow, length = open_flow(pool, path), waiting_in(pool)
-  path.load_ms = tonumber(load_ms) or 0
-  local request = { id = request_id, attempt = tonumber(attempts), prompt = tonumber(prompt_bound),
-    output = tonumber(output_bound), sequences = tonumber(sequences) or 1, preemptions = 0,
-    resumable = resumable, adapter = adapter, envelope = envelope }
-  note_gateway(pool, gateway)
-  note_active(pool, path, flow, math.max(1, tonumber(weight)))
+  path.load_ms = asked.max_load_ms
+  local request = { id = asked.request_id, attempt = asked.attempts, prompt = asked.prompt_bound,
+    output = asked.output_bound, sequences = asked.sequences, preemptions = 0,
+    resumable = asked.is_resumable and '1' or '0', adapter = adapter, envelope = envelope }
+  note_gateway(pool, asked.gateway)
+  note_active(pool, path, flow, math.max(1, asked.weight))
   local worker, may_start, is_newcomer = find_slot(pool, path, flow, request, length)
-  local target_ms, position, wait_ms, refusal = tonumber(ttft_target_ms), 0, 0, nil
+  local target_ms, position, wait_ms, refusal = asked.ttft_target_ms, 0, 0, nil
   if not may_start then
     position, wait_ms = forecast_wait(pool, flow, get(flow, 'share'), length)
-    refusal = queue_refusal(pool, flow, length, tonumber(max_queue_length), position, wait_ms,
-      on_saturation == 'refuse' and target_ms or math.huge) or load_refusal(pool, path, adapter)
+    refusal = queue_refusal(pool, flow, length, asked.max_queue_length, position, wait_ms,
+      asked.on_saturation == 'refuse' and target_ms or math.huge)
+      or load_refusal(pool, path, adapter)
   end
-  refusal = refusal or payload_refusal(pool, flow, #envelope,
-    tonumber(max_payload_bytes) or math.huge, wait_ms)
+  refusal = refusal
+    or payload_refusal(pool, flow, #envelope, asked.max_payload_bytes, wait_ms)
   if refusal then
     save(flow)
     keep_flow(pool, flow)
@@ -122,12 +120,12 @@ local function enqueue(keys, args)
   local owed
   envelope, owed = judged(pool, flow, request, owed_end, wait_ms <= target_ms)
   local deadline_ms = pool.waiting_now + target_ms
-  local expires_ms = pool.waiting_now + tonumber(max_wait_ms)
-  redis.call('HSET', key, 'state', 'queued', 'attempt', attempts, 'worker', '', 'path', path.text,
-    'gateway', gateway, 'deadline_ms', deadline_ms, 'expires_ms', expires_ms,
-    'wait_ms', max_wait_ms, 'prompt', prompt_bound, 'output', output_bound,
-    'sequences', request.sequences, 'resumable', resumable, 'adapter', adapter, 'resumed', resumed,
-    'envelope', envelope)
+  local expires_ms = pool.waiting_now + asked.max_wait_ms
+  redis.call('HSET', key, 'state', 'queued', 'attempt', asked.attempts, 'worker', '',
+    'path', path.text, 'gateway', asked.gateway, 'deadline_ms', deadline_ms,
+    'expires_ms', expires_ms, 'wait_ms', asked.max_wait_ms, 'prompt', asked.prompt_bound,
+    'output', asked.output_bound, 'sequences', asked.sequences, 'resumable', request.resumable,
+    'adapter', adapter, 'resumed', asked.resumed, 'envelope', envelope)
   if owed then
     redis.call('HSET', key, 'owed', owed)
   end
@@ -135,9 +133,9 @@ local function enqueue(keys, args)
     redis.call('HSET', key, 'load_ms', path.load_ms)
   end
   if request.attempt >= ATTEMPT_GAP then
-    note_over(key, request.attempt - ATTEMPT_GAP, resumed, 'redis_lost')
+    note_over(key, request.attempt - ATTEMPT_GAP, asked.resumed, 'redis_lost')
   end
-  redis.call('ZADD', prefix .. ':open', arrived_at_ms, request_id)
+  redis.call('ZADD', prefix .. SUFFIX.open_requests, asked.arrived_at_ms, asked.request_id)
   keep_flow(pool, flow)
   if may_start then
     if length == 0 then
@@ -154,7 +152,8 @@ local function enqueue(keys, args)
     save(pool)
     return { 'assigned', worker.id, owed }
   end
-  local is_started = queue_up(pool, path, flow, request, gateway, expires_ms, deadline_ms, worker)
+  local is_started = queue_up(pool, path, flow, request, asked.gateway, expires_ms, deadline_ms,
+    worker)
   if is_newcomer then
     note_newcomer(pool, not is_started)
   end
@@ -203,7 +202,7 @@ local function claim(keys, args)
     set_slots(pool, worker_id, slots)
     set_credit(pool, worker_id, credit)
     taken, left = take_up_to(pool, worker_id, credit, credit)
-    redis.call('ZADD', prefix .. ':free-slots', left, worker_id)
+    redis.call('ZADD', prefix .. SUFFIX.free_slots, left, worker_id)
   else
     bench_worker(pool, worker_id)
   end
@@ -267,7 +266,7 @@ end
 local WITHOUT_MEMORY = { 'allow-oom' }
 local READ_ONLY = { 'no-writes' }
 
-redis.register_function('penstock_enqueue_1', enqueue)
+redis.register_function('penstock_enqueue_2', enqueue)
 redis.register_function('penstock_append_usage_1', append_usage)
 redis.register_function{ function_name = 'penstock_register_1', callback = register,
   flags = WITHOUT_MEMORY }
@@ -280,7 +279,7 @@ redis.register_function{ function_name = 'penstock_claim_2', callback = claim,
 redis.register_function{ function_name = 'penstock_post_adapters_2', callback = post_adapters,
   flags = WITHOUT_MEMORY }
 redis.register_function('penstock_prefetch_1', prefetch_adapter)
-redis.register_function{ function_name = 'penstock_drain_1', callback = drain,
+redis.register_function{ function_name = 'penstock_give_order_1', callback = give_order,
   flags = WITHOUT_MEMORY }
 redis.register_function{ function_name = 'penstock_report_progress_1', callback = report_progress,
   flags = WITHOUT_MEMORY }

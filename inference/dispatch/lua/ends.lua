@@ -7,7 +7,7 @@ local LAST_FRAMES_TTL_SECONDS = 60 -- a gateway that lives has read them within 
 
 -- Keep a request that failed although nothing was wrong with it, with its payload, for a day.
 local function keep_dead_letter(pool, request_id, envelope, entry)
-  local letters = pool.prefix .. ':dead-letters'
+  local letters = pool.prefix .. SUFFIX.dead_letters
   redis.call('XADD', letters, 'MAXLEN', '~', MOST_DEAD_LETTERS, '*', 'request', request_id,
     'envelope', envelope, 'record', entry)
   redis.call('XTRIM', letters, 'MINID', string.format('%.0f', pool.now - DEAD_LETTER_MS))
@@ -59,13 +59,13 @@ local function finish(keys, args)
   end
   local pool, path = open_pool(prefix, now_ms(now)), parse_path(path_text)
   local flow = open_flow(pool, path)
-  redis.call('ZREM', prefix .. ':open', request_id)
+  redis.call('ZREM', prefix .. SUFFIX.open_requests, request_id)
   release_payload(pool, flow, key)
   if dead_letter == '1' then
     keep_dead_letter(pool, request_id, redis.call('HGET', key, 'envelope'), entry)
   end
   if last_frames and last_frames ~= '' then
-    redis.call('SET', prefix .. ':last-frames:' .. request_id, last_frames, 'EX',
+    redis.call('SET', prefix .. SUFFIX.last_frames .. request_id, last_frames, 'EX',
       LAST_FRAMES_TTL_SECONDS)
   end
   local accepted = put_on_record(prefix, key, attempt, entry, output_tokens, origin)
@@ -83,7 +83,7 @@ local function finish(keys, args)
     free_slot(pool, worker_id)
   else
     save(flow)
-    redis.call('ZREM', prefix .. ':queue', request_id)
+    redis.call('ZREM', prefix .. SUFFIX.queue, request_id)
     end_waiting(pool, redis.call('HGET', key, 'gateway'), request_id)
     remove_waiting(pool, path, request_id, adapter)
     end_drain_for(pool, path.tenant, request_id, drains_on)
@@ -108,7 +108,7 @@ local function cancel(keys, args)
   elseif state == 'queued' then
     local pool, path = open_pool(prefix, 0), parse_path(path_text)
     redis.call('HSET', key, 'cancelled', 1)
-    redis.call('ZREM', prefix .. ':queue', request_id)
+    redis.call('ZREM', prefix .. SUFFIX.queue, request_id)
     remove_waiting(pool, path, request_id, adapter)
     end_drain_for(pool, path.tenant, request_id, drains_on)
     save(pool)

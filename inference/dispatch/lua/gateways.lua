@@ -12,20 +12,20 @@ local MOST_BROUGHT_BACK = 256      -- requests, in one call
 
 -- Note a sign of life of a gateway.
 local function note_gateway(pool, gateway)
-  redis.call('ZADD', pool.prefix .. ':gateways', pool.now, gateway)
+  redis.call('ZADD', pool.prefix .. SUFFIX.gateways, pool.now, gateway)
 end
 
 -- Note a gateway that somebody else has told of; one that is not known here counts as seen now.
 local function meet_gateway(pool, gateway)
-  redis.call('ZADD', pool.prefix .. ':gateways', 'NX', pool.now, gateway)
+  redis.call('ZADD', pool.prefix .. SUFFIX.gateways, 'NX', pool.now, gateway)
 end
 
 -- Return whether a gateway has given no sign of life for so long that nobody may read its answers.
 local function is_silent(pool, gateway)
   pool.is_silent = pool.is_silent or {}
   if pool.is_silent[gateway] == nil then
-    local seen_ms = tonumber(redis.call('ZSCORE', pool.prefix .. ':gateways', gateway)) or pool.now
-    pool.is_silent[gateway] = seen_ms <= pool.now - GATEWAY_LEASE_MS
+    local seen_ms = tonumber(redis.call('ZSCORE', pool.prefix .. SUFFIX.gateways, gateway))
+    pool.is_silent[gateway] = (seen_ms or pool.now) <= pool.now - GATEWAY_LEASE_MS
   end
   return pool.is_silent[gateway]
 end
@@ -33,7 +33,7 @@ end
 -- Return whether a gateway is gone: silent, missed since an earlier call and silent ever since. So a
 -- Redis that stood still, whose first caller finds everybody silent, makes nobody gone.
 local function is_gone(pool, gateway)
-  local key = pool.prefix .. ':gateways'
+  local key = pool.prefix .. SUFFIX.gateways
   local seen_ms = tonumber(redis.call('ZSCORE', key, gateway)) or pool.now
   if seen_ms > pool.now - GATEWAY_LEASE_MS then
     return false
@@ -46,7 +46,7 @@ end
 
 -- Forget what was set aside for a gateway that is gone; and, where it was missed long ago, itself.
 local function forget_gone(pool, gateway)
-  local key = pool.prefix .. ':gateways'
+  local key = pool.prefix .. SUFFIX.gateways
   redis.call('DEL', pool.prefix .. ':set-aside:' .. gateway)
   local seen_ms = tonumber(redis.call('ZSCORE', key, gateway)) or 0
   if pool.now + seen_ms > LONG_GONE_MS then
@@ -58,12 +58,12 @@ end
 
 -- Note that a request of a gateway is queued, and may wait until then.
 local function begin_waiting(pool, gateway, request_id, expires_ms)
-  redis.call('ZADD', pool.prefix .. ':waiting:' .. gateway, expires_ms, request_id)
+  redis.call('ZADD', pool.prefix .. SUFFIX.gateway_waiting .. gateway, expires_ms, request_id)
 end
 
 -- Note that a request of a gateway is queued no longer: it was started, or has ended.
 local function end_waiting(pool, gateway, request_id)
-  redis.call('ZREM', pool.prefix .. ':waiting:' .. gateway, request_id)
+  redis.call('ZREM', pool.prefix .. SUFFIX.gateway_waiting .. gateway, request_id)
 end
 
 -- Set a request of a silent gateway aside, which has left the queue.
@@ -82,7 +82,8 @@ local function bring_back(pool, gateway)
       request_key(prefix, request_id), 'state', 'path', 'deadline_ms', 'expires_ms', 'cancelled',
       'adapter'))
     local may_wait = state == 'queued' and not cancelled and tonumber(expires_ms) > pool.waiting_now
-    if may_wait and redis.call('ZADD', prefix .. ':queue', 'NX', expires_ms, request_id) == 1 then
+    if may_wait
+      and redis.call('ZADD', prefix .. SUFFIX.queue, 'NX', expires_ms, request_id) == 1 then
       local path = parse_path(path_text)
       local flow = open_flow(pool, path)
       add_waiting(pool, path, flow, request_id, deadline_ms, adapter)

@@ -12,7 +12,7 @@ local MINUTE_MS = 60000
 -- Return the key of a tenant's minute, when that began, nil where none is under way, and the time of
 -- its loads in us.
 local function load_minute(pool, tenant)
-  local key = pool.prefix .. ':loads:' .. tenant
+  local key = pool.prefix .. SUFFIX.tenant_loads .. tenant
   local from, us = unpack(redis.call('HMGET', key, 'from', 'us'))
   from = tonumber(from)
   if not from or pool.now < from or pool.now >= from + MINUTE_MS then
@@ -58,11 +58,11 @@ end
 
 -- Count a load of an adapter, whoever has asked for it; of so many adapters.
 local function count_load(pool, adapter, load_us)
-  local key = pool.prefix .. ':loads'
+  local key = pool.prefix .. SUFFIX.loads
   if redis.call('HLEN', key) < 2 * MOST_LEVELS
     or redis.call('HEXISTS', key, 'n:' .. adapter) == 1 then
     redis.call('HINCRBY', key, 'n:' .. adapter, 1)
     redis.call('HINCRBY', key, 'us:' .. adapter, string.format('%.0f', load_us))
-    redis.call('SADD', pool.prefix .. ':loaded', adapter)
+    redis.call('SADD', pool.prefix .. SUFFIX.loaded, adapter)
   end
 end

@@ -46,7 +46,7 @@ local function may_go_by(pool, path, adapter, worker_id)
   elseif adapter == '' then
     return redis.call('EXISTS', plain_tenants_key(pool, path.class)) == 0
   end
-  return redis.call('HEXISTS', pool.prefix .. ':adapters-waiting', adapter) == 0
+  return redis.call('HEXISTS', pool.prefix .. SUFFIX.adapters_waiting, adapter) == 0
 end
 
 -- Let a new request go by those that wait for their adapters: level with the least served of them, as
@@ -55,12 +55,12 @@ local function go_by(pool, path, flow, worker_id)
   if get(pool, path.class .. ':waiting') == 0 then
     lift_class(pool, path.class)
   end
-  if redis.call('EXISTS', pool.prefix .. ':requests:' .. path.text) == 0 then
+  if redis.call('EXISTS', pool.prefix .. SUFFIX.waiting_requests .. path.text) == 0 then
     lift_levels(pool, path, flow)
   end
   local _, least_class = waiting_classes(pool)
-  local least_tenant = redis.call('ZRANGE', pool.prefix .. ':tenants:' .. path.class, 0, 0,
-    'WITHSCORES')[2]
+  local least_tenant = redis.call('ZRANGE', pool.prefix .. SUFFIX.waiting_tenants .. path.class, 0,
+    0, 'WITHSCORES')[2]
   note_served(pool, path, flow, least_class, tonumber(least_tenant) or get(flow, 'counter'))
   add(worker_of(pool, worker_id), 'looked', 1)
 end

@@ -98,7 +98,7 @@ local function fitness_for_prefetch(pool, worker_id, adapter)
     or has_missed(pool, state, adapter) or state.run[adapter] then
     return nil
   end
-  local credit = tonumber(redis.call('ZSCORE', pool.prefix .. ':free-slots', worker_id)) or 0
+  local credit = tonumber(redis.call('ZSCORE', pool.prefix .. SUFFIX.free_slots, worker_id)) or 0
   return level * 2 ^ 20 + credit + (has_adapter_slot(state) and 0.5 or 0)
 end
 
@@ -121,7 +121,8 @@ end
 -- Return the fittest of these workers, and of any CHOICE, to get an adapter, nil if none is.
 local function fittest_for_prefetch(pool, adapter, holders)
   local best, most = nil, nil
-  for _, workers in ipairs{ holders, redis.call('ZRANDMEMBER', pool.prefix .. ':slots', CHOICE) } do
+  local others = redis.call('ZRANDMEMBER', pool.prefix .. SUFFIX.slots, CHOICE)
+  for _, workers in ipairs{ holders, others } do
     for _, worker_id in ipairs(workers) do
       local fit = fitness_for_prefetch(pool, worker_id, adapter)
       if fit and (not best or fit > most) then
@@ -143,7 +144,7 @@ local function begin_prefetch(pool, worker_id, adapter, path)
   if not level_of(pool, worker_id, adapter) then
     set_level(pool, worker_id, adapter, COMING)
   end
-  redis.call('RPUSH', pool.prefix .. ':inbox:' .. worker_id, 'prefetch ' .. adapter .. '\n')
+  redis.call('RPUSH', pool.prefix .. SUFFIX.inbox .. worker_id, 'prefetch ' .. adapter .. '\n')
 end
 
 -- Return why a new request is not taken: its adapter is in no worker's memory, and for its tenant
@@ -169,7 +170,7 @@ local function prefetch(pool, adapter, position, path)
     or wait_for_loads(pool, path) > 0 then
     return
   end
-  local waiting = tonumber(redis.call('HGET', pool.prefix .. ':adapters-waiting', adapter)) or 0
+  local waiting = tonumber(redis.call('HGET', pool.prefix .. SUFFIX.adapters_waiting, adapter)) or 0
   if position > MOST_PASSES and waiting < MOST_PASSES then
     return  -- whoever has it, that is too early
   end
@@ -191,7 +192,7 @@ local function prefetch_for_new(pool, adapter, position, path)
   if adapter == '' then
     return
   end
-  local waiting = tonumber(redis.call('HGET', pool.prefix .. ':adapters-waiting', adapter)) or 0
+  local waiting = tonumber(redis.call('HGET', pool.prefix .. SUFFIX.adapters_waiting, adapter)) or 0
   if waiting < MOST_PASSES or waiting % MOST_PASSES == 0 then
     prefetch(pool, adapter, position, path)
   end

@@ -20,7 +20,7 @@ end
 -- nil, and have the first worker say what the pool serves. Who does not tell its digest is judged by
 -- its engine alone. Only who starts is refused: what runs was let in once, and has requests.
 local function identity_refusal(pool, name, info)
-  local key = pool.prefix .. ':identity'
+  local key = pool.prefix .. SUFFIX.identity
   local engine, digest, state = identity_in(info)
   if not engine then
     return nil
@@ -61,14 +61,14 @@ local function register(keys, args)
     return refused
   end
   local fenced = {}
-  local earlier = redis.call('HGET', prefix .. ':names', name)
+  local earlier = redis.call('HGET', prefix .. SUFFIX.worker_names, name)
   if earlier and earlier ~= worker_id then
     fence(pool, earlier)
     fenced[1] = earlier
   end
-  redis.call('HSET', prefix .. ':names', name, worker_id)
-  redis.call('HSET', prefix .. ':workers', worker_id, info)
-  redis.call('ZADD', prefix .. ':heartbeats', pool.now, worker_id)
+  redis.call('HSET', prefix .. SUFFIX.worker_names, name, worker_id)
+  redis.call('HSET', prefix .. SUFFIX.workers, worker_id, info)
+  redis.call('ZADD', prefix .. SUFFIX.heartbeats, pool.now, worker_id)
   drop_levels(pool, worker_id)
   save(pool)
   return fenced

@@ -77,7 +77,7 @@ end
 
 -- Return the key of a request's hash.
 local function request_key(prefix, request_id)
-  return prefix .. ':request:' .. request_id
+  return prefix .. SUFFIX.request .. request_id
 end
 
 -- Read all numbers of a hash that has a few.
@@ -102,7 +102,7 @@ end
 -- the time by which requests wait, that of before where the clock was set: nobody has waited longer
 -- for that, or is to wait longer.
 local function open_pool(prefix, now)
-  local pool = read_numbers(prefix .. ':scheduler')
+  local pool = read_numbers(prefix .. SUFFIX.scheduler)
   pool.prefix, pool.now, pool.workers = prefix, now, {}
   local is_set, step = clock_step(pool)
   pool.skipped = get(pool, 'skipped') + (is_set and step or 0)
@@ -114,7 +114,7 @@ end
 local function worker_of(pool, worker_id)
   local worker = pool.workers[worker_id]
   if not worker then
-    worker = read_numbers(pool.prefix .. ':worker:' .. worker_id)
+    worker = read_numbers(pool.prefix .. SUFFIX.worker_numbers .. worker_id)
     pool.workers[worker_id] = worker
   end
   return worker
@@ -140,7 +140,7 @@ end
 
 -- Return the key of a flow's hash.
 local function flow_key(pool, flow)
-  return pool.prefix .. ':flow:' .. flow
+  return pool.prefix .. SUFFIX.flow .. flow
 end
 
 -- Read a flow's numbers, with those of one project and one key of it.
@@ -164,11 +164,11 @@ end
 
 -- Return the keys of what waits and needs no adapter: the tenants of a class, a flow's requests.
 local function plain_tenants_key(pool, class)
-  return pool.prefix .. ':tenants:' .. class .. ':plain'
+  return pool.prefix .. SUFFIX.waiting_tenants .. class .. ':plain'
 end
 
 local function plain_requests_key(pool, flow)
-  return pool.prefix .. ':requests:' .. flow
+  return pool.prefix .. SUFFIX.waiting_requests .. flow
 end
 
 -- Charges and refunds ---------------------------------------------------------------------------
@@ -277,8 +277,8 @@ local function note_waits(pool, path, adapter, request_id, deadline_ms, counter)
   if not adapter or adapter == '' then
     return note_plain_waits(pool, path, request_id, deadline_ms, counter)
   end
-  local key = pool.prefix .. ':requests:' .. path.text .. ':' .. adapter
-  local counts, change = pool.prefix .. ':adapters-waiting', nil
+  local key = pool.prefix .. SUFFIX.waiting_requests .. path.text .. ':' .. adapter
+  local counts, change = pool.prefix .. SUFFIX.adapters_waiting, nil
   if deadline_ms then
     change = redis.call('ZADD', key, deadline_ms, request_id)
   else
@@ -318,7 +318,7 @@ end
 
 -- Add a request to those that wait, and its key, project and tenant where they did not wait yet.
 local function add_waiting(pool, path, flow, request_id, deadline_ms, adapter)
-  local class, requests = path.class, pool.prefix .. ':requests:' .. path.text
+  local class, requests = path.class, pool.prefix .. SUFFIX.waiting_requests .. path.text
   if get(pool, class .. ':waiting') == 0 then
     lift_class(pool, class)
   end
@@ -366,7 +366,7 @@ end
 -- Take a request out of those that wait, if it is there.
 local function remove_waiting(pool, path, request_id, adapter)
   note_waits(pool, path, adapter, request_id, nil)
-  if redis.call('ZREM', pool.prefix .. ':requests:' .. path.text, request_id) == 1 then
+  if redis.call('ZREM', pool.prefix .. SUFFIX.waiting_requests .. path.text, request_id) == 1 then
     redis.call('HINCRBY', flow_key(pool, path.flow), 'waiting', -1)
     note_left(pool, path)
   end

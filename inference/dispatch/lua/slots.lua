@@ -9,7 +9,7 @@ local CANDIDATES = 4               -- workers with credit that are looked at for
 
 -- Ask a worker to stop an attempt, by a message that begins with `cancel` or `preempt`.
 local function stop_attempt(prefix, worker_id, word, request_id, attempt)
-  redis.call('RPUSH', prefix .. ':inbox:' .. worker_id,
+  redis.call('RPUSH', prefix .. SUFFIX.inbox .. worker_id,
     word .. ' ' .. request_id .. ' ' .. attempt .. '\n')
 end
 
@@ -32,7 +32,7 @@ local function worker_with_credit(pool, tokens, adapter)
   if get(pool, 'free') <= 0 then
     return nil, nil, true
   end
-  local key, best, most, nearest = pool.prefix .. ':free-slots', nil, nil, -2
+  local key, best, most, nearest = pool.prefix .. SUFFIX.free_slots, nil, nil, -2
   local function look_at(worker_id, credit)
     local near = fitness(pool, worker_id, tokens, adapter)
     if near and (near > nearest or near == nearest and credit > most) then
@@ -168,7 +168,7 @@ end
 
 -- Take a request that was popped, and is not put back, out of the queue.
 local function leave_queue(pool, request)
-  redis.call('ZREM', pool.prefix .. ':queue', request.id)
+  redis.call('ZREM', pool.prefix .. SUFFIX.queue, request.id)
   if request.adapter ~= '' then
     note_waits(pool, request.path, request.adapter, request.id, nil)
   end
@@ -176,7 +176,7 @@ end
 
 -- Leave a flow alone for the rest of the call, in which `restore_flows` has it wait again.
 local function leave_alone(pool, passed_over, path)
-  redis.call('ZREM', pool.prefix .. ':tenants:' .. path.class, path.tenant)
+  redis.call('ZREM', pool.prefix .. SUFFIX.waiting_tenants .. path.class, path.tenant)
   passed_over.left_alone[#passed_over.left_alone + 1] = path
 end
 
@@ -185,7 +185,7 @@ local function restore_flows(pool, passed_over)
   for _, path in ipairs(passed_over.left_alone) do
     if redis.call('EXISTS', pool.prefix .. ':' .. path.projects) == 1 then
       local counter = get(open_flow(pool, path), 'counter')
-      redis.call('ZADD', pool.prefix .. ':tenants:' .. path.class, counter, path.tenant)
+      redis.call('ZADD', pool.prefix .. SUFFIX.waiting_tenants .. path.class, counter, path.tenant)
     end
   end
 end
@@ -246,13 +246,14 @@ end
 
 -- Return the tenant of a class that is next for a slot of the worker, and the least counter.
 local function next_for(pool, worker_id, passed_over, class)
-  return next_tenant(pool, class, pool.prefix .. ':tenants:' .. class,
+  return next_tenant(pool, class, pool.prefix .. SUFFIX.waiting_tenants .. class,
     passed_over.is_for_width or is_for_newcomers(pool, worker_id, 1), passed_over.for_width[class])
 end
 
 -- Return the tenant that is next of those with requests that need no adapter, and the least counter.
 local function next_plain(pool, worker_id, passed_over, class)
-  local least = redis.call('ZRANGE', pool.prefix .. ':tenants:' .. class, 0, 0, 'WITHSCORES')[2]
+  local least = redis.call('ZRANGE', pool.prefix .. SUFFIX.waiting_tenants .. class, 0, 0,
+    'WITHSCORES')[2]
   return next_tenant(pool, class, plain_tenants_key(pool, class),
     passed_over.is_for_width or is_for_newcomers(pool, worker_id, 1),
     passed_over.for_width[class] or tonumber(least))
@@ -261,7 +262,7 @@ end
 -- Return the least served of the tenants that wait in a class and have an adapter running on the
 -- worker, and the least counter of the class; nil where there is none that may have the slot.
 local function next_with_adapter(pool, worker_id, passed_over, class)
-  local key, found, least = pool.prefix .. ':tenants:' .. class, nil, nil
+  local key, found, least = pool.prefix .. SUFFIX.waiting_tenants .. class, nil, nil
   local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2]
   local is_for_newcomers = passed_over.is_for_width or is_for_newcomers(pool, worker_id, 1)
   for tenant in pairs(tenants_with_adapters(pool, worker_id)) do
@@ -361,10 +362,10 @@ end
 -- Send messages to a worker, whose credit was another `before`.
 local function hand_over(pool, worker_id, messages, before, credit)
   if #messages > 0 then
-    redis.call('RPUSH', pool.prefix .. ':inbox:' .. worker_id, unpack(messages))
+    redis.call('RPUSH', pool.prefix .. SUFFIX.inbox .. worker_id, unpack(messages))
   end
   if credit ~= before then
-    redis.call('ZADD', pool.prefix .. ':free-slots', credit, worker_id)
+    redis.call('ZADD', pool.prefix .. SUFFIX.free_slots, credit, worker_id)
   end
 end
 
@@ -378,13 +379,13 @@ end
 -- all others, else back to the worker's credit.
 local function free_slot(pool, worker_id, first_class)
   local prefix = pool.prefix
-  local before = tonumber(redis.call('ZSCORE', prefix .. ':free-slots', worker_id))
+  local before = tonumber(redis.call('ZSCORE', prefix .. SUFFIX.free_slots, worker_id))
   if not before then
     return
   elseif not is_live(pool, worker_id) then
     return bench_worker(pool, worker_id)
   end
-  local slots = tonumber(redis.call('ZSCORE', prefix .. ':slots', worker_id))
+  local slots = tonumber(redis.call('ZSCORE', prefix .. SUFFIX.slots, worker_id))
   -- None is freed while a worker holds more than its slots: of wide requests, or since it posted
   -- fewer than before.
   local credit = math.max(0, slots - sequences_held(pool, worker_id))

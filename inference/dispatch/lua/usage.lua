@@ -14,11 +14,11 @@ local WITHHELD_TTL_SECONDS = 604800  -- a worker that is away for longer appends
 -- Append an entry to the stream; return its id there, '' where it was left to its outbox. `origin`
 -- is `<outbox id> <seq>`, '' for what is in no outbox.
 local function append_entry(prefix, field, entry, origin)
-  local stream = prefix .. ':usage'
+  local stream = prefix .. SUFFIX.usage
   if origin == '' then
     return redis.call('XADD', stream, '*', field, entry)
   elseif redis.call('XLEN', stream) >= MOST_USAGE_ENTRIES then
-    local withheld = prefix .. ':usage-withheld'
+    local withheld = prefix .. SUFFIX.usage_withheld
     redis.call('SADD', withheld, string.match(origin, '^%S+'))
     redis.call('EXPIRE', withheld, WITHHELD_TTL_SECONDS)
     return ''
@@ -28,7 +28,7 @@ end
 
 -- Return whether so much waits to be collected that no more may be added to it.
 local function is_usage_full(prefix)
-  return redis.call('XLEN', prefix .. ':usage') >= MOST_USAGE_ENTRIES + UNSHARED_USAGE_ENTRIES
+  return redis.call('XLEN', prefix .. SUFFIX.usage) >= MOST_USAGE_ENTRIES + UNSHARED_USAGE_ENTRIES
 end
 
 -- Return whether a stream holds this very entry under the id. A stale replica that became master
@@ -50,8 +50,8 @@ end
 
 -- Return whether an entry of an outbox is in the stream or has a receipt.
 local function is_recorded(prefix, outbox_id, seq, stream_id)
-  return is_in_stream(prefix .. ':usage', stream_id, outbox_id .. ' ' .. seq)
-    or redis.call('SISMEMBER', prefix .. ':receipts:' .. outbox_id, seq) == 1
+  return is_in_stream(prefix .. SUFFIX.usage, stream_id, outbox_id .. ' ' .. seq)
+    or redis.call('SISMEMBER', prefix .. SUFFIX.receipts .. outbox_id, seq) == 1
 end
 
 -- Find entries of an outbox that are not recorded: outbox_id and, for each entry, seq and the id
@@ -91,14 +91,14 @@ end
 -- outbox. Reply: how many left the stream.
 local function acknowledge_usage(keys, args)
   local prefix, group, receipt_ttl_seconds = keys[1], args[1], args[2]
-  local stream, left = prefix .. ':usage', 0
+  local stream, left = prefix .. SUFFIX.usage, 0
   for index = 3, #args, 2 do
     local stream_id, origin = args[index], args[index + 1]
     redis.call('XACK', stream, group, stream_id)
     left = left + redis.call('XDEL', stream, stream_id)
     local outbox_id, seq = string.match(origin, '^(%S+) (%d+)$')
     if outbox_id then
-      local receipts = prefix .. ':receipts:' .. outbox_id
+      local receipts = prefix .. SUFFIX.receipts .. outbox_id
       redis.call('SADD', receipts, seq)
       redis.call('EXPIRE', receipts, receipt_ttl_seconds)
     end

@@ -16,7 +16,7 @@ local forget_adapters, drop_levels  -- in adapters.lua, which builds on this fil
 -- Return the time of a worker's last call; minus the time of fencing, if it was fenced; nil of one
 -- that is unknown.
 local function heartbeat_of(prefix, worker_id)
-  return tonumber(redis.call('ZSCORE', prefix .. ':heartbeats', worker_id))
+  return tonumber(redis.call('ZSCORE', prefix .. SUFFIX.heartbeats, worker_id))
 end
 
 -- Return whether a worker holds its lease; one that does not is given nothing.
@@ -39,13 +39,14 @@ end
 
 -- Return how many sequences a worker holds: one of each request, and what wide ones have beyond it.
 local function sequences_held(pool, worker_id)
-  return redis.call('SCARD', pool.prefix .. ':running:' .. worker_id)
+  return redis.call('SCARD', pool.prefix .. SUFFIX.worker_requests .. worker_id)
     + get(worker_of(pool, worker_id), 'extra')
 end
 
 -- Count a request of so many sequences among those that a worker holds.
 local function hold_request(pool, worker_id, request_id, sequences)
-  local is_new = redis.call('SADD', pool.prefix .. ':running:' .. worker_id, request_id) == 1
+  local held = pool.prefix .. SUFFIX.worker_requests .. worker_id
+  local is_new = redis.call('SADD', held, request_id) == 1
   if is_new and sequences > 1 then
     add(worker_of(pool, worker_id), 'extra', sequences - 1)
   end
@@ -53,7 +54,8 @@ end
 
 -- Take a request from those that a worker holds.
 local function release_request(pool, worker_id, request_id, sequences)
-  local was_held = redis.call('SREM', pool.prefix .. ':running:' .. worker_id, request_id) == 1
+  local held = pool.prefix .. SUFFIX.worker_requests .. worker_id
+  local was_held = redis.call('SREM', held, request_id) == 1
   if was_held and sequences > 1 then
     add(worker_of(pool, worker_id), 'extra', -(sequences - 1))
   end
@@ -99,7 +101,7 @@ local function note_step(pool, worker_id, step_us)
     local worker = worker_of(pool, worker_id)
     remember(worker, 'step_us', math.min(step_us, LOAD_SPAN - 1), STEP_HISTORY)
     set(worker, 'load', sequences_held(pool, worker_id))
-    redis.call('ZADD', pool.prefix .. ':paces',
+    redis.call('ZADD', pool.prefix .. SUFFIX.paces,
       rung_of(get(worker, 'load')) * LOAD_SPAN + get(worker, 'step_us'), worker_id)
   end
 end
@@ -108,7 +110,7 @@ end
 -- than `step`. Looks at one worker of each rung, so at few however many there are; a dead one that
 -- is met is not met again until it reports.
 local function fastest_step(pool, load, step)
-  local key, from = pool.prefix .. ':paces', rung_of(load) * LOAD_SPAN
+  local key, from = pool.prefix .. SUFFIX.paces, rung_of(load) * LOAD_SPAN
   while true do
     local worker_id, score = unpack(redis.call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES',
       'LIMIT', 0, 1))
@@ -189,11 +191,11 @@ end
 
 -- Shut a worker out for good: another process has its name.
 local function fence(pool, worker_id)
-  redis.call('ZADD', pool.prefix .. ':heartbeats', -pool.now, worker_id)
+  redis.call('ZADD', pool.prefix .. SUFFIX.heartbeats, -pool.now, worker_id)
   bench_worker(pool, worker_id)
   drop_levels(pool, worker_id)
-  redis.call('ZREM', pool.prefix .. ':paces', worker_id)
-  redis.call('DEL', pool.prefix .. ':inbox:' .. worker_id)
+  redis.call('ZREM', pool.prefix .. SUFFIX.paces, worker_id)
+  redis.call('DEL', pool.prefix .. SUFFIX.inbox .. worker_id)
 end
 
 -- Remove all that is kept of a worker.
@@ -201,16 +203,17 @@ local function forget_worker(pool, worker_id)
   local prefix = pool.prefix
   bench_worker(pool, worker_id)
   forget_adapters(pool, worker_id)
-  redis.call('ZREM', prefix .. ':heartbeats', worker_id)
+  redis.call('ZREM', prefix .. SUFFIX.heartbeats, worker_id)
   redis.call('ZREM', prefix .. ':handed-out', worker_id)
-  redis.call('ZREM', prefix .. ':paces', worker_id)
-  redis.call('HDEL', prefix .. ':workers', worker_id)
-  redis.call('DEL', prefix .. ':inbox:' .. worker_id, prefix .. ':worker:' .. worker_id)
+  redis.call('ZREM', prefix .. SUFFIX.paces, worker_id)
+  redis.call('HDEL', prefix .. SUFFIX.workers, worker_id)
+  redis.call('DEL', prefix .. SUFFIX.inbox .. worker_id,
+    prefix .. SUFFIX.worker_numbers .. worker_id)
   pool.workers[worker_id] = nil
   local name = string.match(worker_id, '^(.*)#') or worker_id
-  if redis.call('HGET', prefix .. ':names', name) == worker_id then
-    redis.call('HDEL', prefix .. ':names', name)
-    redis.call('SREM', prefix .. ':workers-resynced', name)
+  if redis.call('HGET', prefix .. SUFFIX.worker_names, name) == worker_id then
+    redis.call('HDEL', prefix .. SUFFIX.worker_names, name)
+    redis.call('SREM', prefix .. SUFFIX.workers_resynced, name)
   end
 end
 
@@ -232,8 +235,8 @@ end
 local function renew_lease(prefix, worker_id, info, now)
   local refused = lease_error(prefix, worker_id)
   if not refused then
-    redis.call('ZADD', prefix .. ':heartbeats', now, worker_id)
-    redis.call('HSET', prefix .. ':workers', worker_id, info)
+    redis.call('ZADD', prefix .. SUFFIX.heartbeats, now, worker_id)
+    redis.call('HSET', prefix .. SUFFIX.workers, worker_id, info)
   end
   return refused
 end
@@ -268,7 +271,7 @@ end
 local function leave(keys, args)
   local prefix, worker_id, now = keys[1], unpack(args)
   local pool = open_pool(prefix, now_ms(now))
-  if redis.call('EXISTS', prefix .. ':running:' .. worker_id) == 1 then
+  if redis.call('EXISTS', prefix .. SUFFIX.worker_requests .. worker_id) == 1 then
     fence(pool, worker_id)
   else
     forget_worker(pool, worker_id)
@@ -282,7 +285,8 @@ end
 local function held(keys, args)
   local prefix, worker_id = keys[1], unpack(args)
   local messages = {}
-  for _, request_id in ipairs(redis.call('SMEMBERS', prefix .. ':running:' .. worker_id)) do
+  local requests = prefix .. SUFFIX.worker_requests .. worker_id
+  for _, request_id in ipairs(redis.call('SMEMBERS', requests)) do
     local attempt, envelope = unpack(redis.call('HMGET', request_key(prefix, request_id), 'attempt',
       'envelope'))
     if attempt and envelope then

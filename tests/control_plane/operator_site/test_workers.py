@@ -10,6 +10,7 @@ from django.urls import reverse
 from redis import Redis
 
 from gpu_workers.protocol import keys
+from gpu_workers.protocol.messages import WorkerState
 from inference.models import Worker
 from tenants.audit.log import seal_now
 from tenants.isolation.scoping import operator_scope
@@ -71,3 +72,33 @@ def test_a_redis_that_is_away_is_one_sentence(
     settings.PENSTOCK_DISPATCH_REDIS_URL = "redis://127.0.0.1:1"
     answer = operator.post(page, {"sure": "yes"}, follow=True)
     assert refusals(answer) == ["The dispatch Redis is not reachable; try again later."]
+
+
+def test_a_worker_that_stays_is_drained_and_resumed_from_its_page(
+    operator: Client, redis: Redis, page: str
+) -> None:
+    its_own = reverse("admin:inference_worker_change", args=[quote(WORKER_ID)])
+    resume = reverse("admin:inference_worker_resume_one", args=[quote(WORKER_ID)])
+    assert resume.encode() not in operator.get(its_own).content
+    operator.post(page, {"sure": "yes", "stays": "on"})
+    assert redis.lrange(INBOX, 0, -1) == [b"drain stay\n"]
+    held: dict[str, Any] = {"name": "gpu_1", "state": WorkerState.DRAINED, "stays": True}
+    write_worker(redis, "fleet-tests", worker_id=WORKER_ID, **held)
+    with operator_scope("test"):
+        Worker.objects.sync([worker_info(worker_id=WORKER_ID, **held)])
+    shown = operator.get(its_own).content
+    assert resume.encode() in shown and page.encode() in shown
+    assert b"takes requests again, at once" in operator.get(resume).content
+    assert redis.lrange(INBOX, 0, -1) == [b"drain stay\n"]
+    operator.post(resume, {"sure": "yes"})
+    assert redis.lrange(INBOX, 0, -1) == [b"resume\n"]
+    with operator_scope("test"):
+        seal_now()
+        assert AuditEvent.objects.get(verb="resumed").record_id == WORKER_ID
+
+
+def test_a_worker_that_nobody_holds_is_not_resumed(operator: Client, redis: Redis) -> None:
+    resume = reverse("admin:inference_worker_resume_one", args=[quote(WORKER_ID)])
+    answer = operator.post(resume, {"sure": "yes"}, follow=True)
+    assert "there is nothing to resume" in refusals(answer)[0]
+    assert redis.lrange(INBOX, 0, -1) == []

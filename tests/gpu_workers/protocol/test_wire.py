@@ -243,9 +243,9 @@ GOLDEN: list[tuple[Message, str]] = [
     ),
     (
         WORKER,
-        "dc001da8776f726b65722d32a3772331a177a373696da373696da373696da131a5726561647940cd0800ce000200"
+        "dc001ea8776f726b65722d32a3772331a177a373696da373696da373696da131a5726561647940cd0800ce000200"
         "00080a0100cf00000199c82cc000a66e6f64652d312abd687474703a2f2f3132372e302e302e313a393430302f6d"
-        "6574726963730090c3a00090a0c0c0a0",
+        "6574726963730090c3a00090a0c0c0a0c2",
     ),
     (
         ENTRY,
@@ -332,7 +332,7 @@ def test_a_message_without_the_fields_that_were_appended_last_is_understood() ->
     assert codec.decode_usage(waste) == structs.replace(WASTE, generated_tokens=None)
     source = b"\x97" + codec.encode(SOURCE)[1:-1]
     assert codec.decode_adapter_source(source) == SOURCE
-    worker = b"\xdc\x00\x19" + codec.encode(WORKER)[3 : -len("a0c0c0a0") // 2]
+    worker = b"\xdc\x00\x19" + codec.encode(WORKER)[3 : -len("a0c0c0a0c2") // 2]
     assert codec.decode_worker_info(worker) == WORKER
     tenant = codec.encode(TENANT).hex().replace("dc0010a8", "9fa8").replace("c090c0a0", "90c0a0")
     assert codec.decode_tenant(bytes.fromhex(tenant)) == TENANT

@@ -236,9 +236,7 @@ def test_a_request_that_was_enqueued_again_goes_back_to_the_worker_that_holds_it
 
 def test_a_stale_attempt_does_not_come_back_after_redis_was_lost(pool: VirtualPool) -> None:
     """The gateway has seen attempt 3; a worker that was paused since holds the first."""
-    again = list(pool.enqueue_call(Ask(request_id="a", tenant="acme")))
-    again[16] = 3 + ATTEMPT_GAP
-    pool.call(*again)
+    pool.enqueue(Ask(request_id="a", tenant="acme", attempts=3 + ATTEMPT_GAP))
     pool.register(ONE)
     assert pool.adopt(ONE, [(Ask(request_id="a", tenant="acme"), 1)]) == ["a"]
     assert pool.adopt(ONE, [(Ask(request_id="a", tenant="acme"), 3)]) == []
@@ -247,9 +245,7 @@ def test_a_stale_attempt_does_not_come_back_after_redis_was_lost(pool: VirtualPo
 def test_what_is_queued_again_begins_as_an_attempt_that_none_before_was(
     pool: VirtualPool,
 ) -> None:
-    again = list(pool.enqueue_call(Ask(request_id="a", tenant="acme")))
-    again[16] = 1 + ATTEMPT_GAP
-    pool.call(*again)
+    pool.enqueue(Ask(request_id="a", tenant="acme", attempts=1 + ATTEMPT_GAP))
     pool.register(ONE)
     assert pool.claim(ONE, 1) == [Started("a", 2 + ATTEMPT_GAP)]
     assert not pool.finish("a", 2)

@@ -11,6 +11,16 @@ def test_it_can_be_planted(bug: PlantedBug) -> None:
 
 
 @pytest.mark.rare
-@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name.replace(" ", "_"))
+@pytest.mark.parametrize(
+    "bug",
+    [
+        pytest.param(
+            bug,
+            id=bug.name.replace(" ", "_"),
+            marks=[pytest.mark.dear] if bug.is_dear else [],
+        )
+        for bug in BUGS
+    ],
+)
 def test_the_state_machine_finds(bug: PlantedBug) -> None:
     assert is_found(bug)

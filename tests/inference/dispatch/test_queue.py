@@ -4,10 +4,9 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
 
-from gpu_workers.protocol import codec, functions, keys
-from gpu_workers.protocol.calls import enqueue_arguments
+from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.messages import Assignment, Cancellation, Outcome
-from inference.dispatch.answers import AlreadyKnown, Assigned, Queued, QueueFull, read_enqueued
+from inference.dispatch.answers import AlreadyKnown, Assigned, Queued, QueueFull
 from inference.dispatch.queue import Dispatch, RequestState, usage_entry
 from tests.support.dispatch.bare_calls import WORKER, Workers, enqueue, finish
 from tests.support.gateways.cast import POOL, an_envelope
@@ -38,17 +37,6 @@ async def test_a_free_worker_is_given_the_request_at_once(
     assert isinstance(assignment, Assignment)
     assert (assignment.request_id, assignment.attempt) == ("a", 1)
     assert codec.decode_envelope(assignment.envelope) == envelope
-
-
-@pytest.mark.parametrize("fewer", [1, 2, 3])
-async def test_a_gateway_of_an_earlier_version_enqueues_one_sequence_and_without_a_cap_of_bytes(
-    fewer: int, dispatch: Dispatch, dispatch_redis: Redis
-) -> None:
-    envelope = an_envelope(request_id="a")
-    arguments = enqueue_arguments(envelope, max_queue_length=10)[:-fewer]
-    answer = await dispatch_redis.fcall(functions.ENQUEUE, 1, keys.pool_prefix(POOL), *arguments)
-    assert read_enqueued(answer) == Queued(position=1)
-    assert await dispatch_redis.hget(keys.pool_request(POOL, "a"), "sequences") == b"1"
 
 
 async def test_the_worker_with_most_credit_gets_the_next_request(

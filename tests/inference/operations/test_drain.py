@@ -98,10 +98,13 @@ class Pauses:
             self._then()
 
 
-def wait(redis: SyncRedis, pauses: Pauses, timeout_seconds: float = 60) -> None:
-    drain.wait_until_gone(
+def wait(
+    redis: SyncRedis, pauses: Pauses, timeout_seconds: float = 60, *, stays: bool = False
+) -> None:
+    drain.wait_until_drained(
         redis,
         FoundWorker(pool="small", worker_id="gpu-2#small"),
+        stays=stays,
         timeout_seconds=timeout_seconds,
         clock=lambda: pauses.now,
         sleep=pauses.sleep,
@@ -131,6 +134,46 @@ def test_waiting_says_where_a_worker_dies_or_takes_too_long(known: SyncRedis) ->
         wait(known, Pauses(0, lambda: None), 10)
 
 
+def test_waiting_for_one_that_stays_ends_when_it_holds_nothing(known: SyncRedis) -> None:
+    def says(state: WorkerState) -> None:
+        write_worker(known, "small", worker_id="gpu-2#small", name="gpu-2", state=state, stays=True)
+
+    says(WorkerState.DRAINING)
+    empties = Pauses(3, lambda: says(WorkerState.DRAINED))
+    wait(known, empties, stays=True)
+    assert empties.now == 3
+    assert inbox(known, "small", "gpu-2#small") == [], "it has read it"
+    says(WorkerState.DRAINING)
+    leaves = Pauses(3, lambda: known.hdel(keys.pool_workers("small"), "gpu-2#small"))
+    with pytest.raises(DrainError, match="has left; somebody else had it leave"):
+        wait(known, leaves, stays=True)
+
+
+def test_one_that_stays_is_resumed_and_that_is_on_record(known: SyncRedis) -> None:
+    said = run("drain_worker", "gpu-2", "--stay")
+    assert said == {"worker_id": "gpu-2#small", "pool": "small", "state": "draining"}
+    assert inbox(known, "small", "gpu-2#small") == [b"drain stay\n"]
+    assert "was not drained to stay; there is nothing to resume" in refused(
+        "resume_worker", "gpu-2"
+    )
+    write_worker(
+        known,
+        "small",
+        worker_id="gpu-2#small",
+        name="gpu-2",
+        state=WorkerState.DRAINED,
+        stays=True,
+    )
+    said = run("resume_worker", "gpu-2")
+    assert said == {"worker_id": "gpu-2#small", "pool": "small", "state": "ready"}
+    assert inbox(known, "small", "gpu-2#small") == [b"resume\n"]
+    with operator_scope("test"):
+        seal_now()
+        event = AuditEvent.objects.get(verb="resumed")
+    assert event.record_id == "gpu-2#small"
+    assert refused("resume_worker", "nobody") == "No worker named 'nobody'."
+
+
 @pytest.mark.stack
 @pytest.mark.django_db(transaction=True)
 async def test_a_worker_drained_under_load_loses_no_request(
@@ -143,7 +186,7 @@ async def test_a_worker_drained_under_load_loses_no_request(
     settings.PENSTOCK_DISPATCH_REDIS_URL = dispatch_redis_url
     url, begun = worker_redis_url(POOL), asyncio.Semaphore(0)
     async with service.client() as client, a_sim_worker(url, "leaving") as leaving:
-        early = [asyncio.create_task(ask(client, begun)) for _ in range(12)]
+        early = [asyncio.create_task(ask(client, begun)) for _ in range(64)]
         for _ in early:
             await begun.acquire()
         async with a_sim_worker(url, "staying"):

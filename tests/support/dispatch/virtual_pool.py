@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+import msgspec
 from redis import Redis
 
 from gpu_workers.protocol import functions, keys
 from gpu_workers.protocol.adapters import AdapterLevel
-from gpu_workers.protocol.calls import UNBOUNDED_BYTES
+from gpu_workers.protocol.calls import UNBOUNDED_BYTES, EnqueueOrder
 from inference.lua_constants import WORKER_LEASE_MS
 from inference.redis_functions import DISPATCH, library_text
 
@@ -73,31 +74,34 @@ class VirtualPool:
         return str(self.call(*self.enqueue_call(ask, max_queue_length))[0].decode())
 
     def enqueue_call(self, ask: Ask, max_queue_length: int = 1_000_000) -> tuple[Any, ...]:
+        order = EnqueueOrder(
+            request_id=ask.request_id,
+            service_class=ask.service_class,
+            tenant=ask.tenant,
+            project=ask.project,
+            key=ask.key,
+            weight=ask.weight,
+            prompt_bound=ask.prompt,
+            output_bound=ask.output,
+            gateway=ask.gateway,
+            arrived_at_ms=self.now_ms,
+            ttft_target_ms=int(ask.seconds * 1000),
+            max_wait_ms=int(ask.seconds * 1000),
+            on_saturation=ask.on_saturation,
+            is_resumable=ask.is_resumable,
+            adapter=ask.adapter,
+            attempts=ask.attempts,
+            resumed=ask.resumed,
+            max_queue_length=max_queue_length,
+            sequences=ask.sequences,
+            max_payload_bytes=self.max_payload_bytes,
+            max_load_ms=ask.load_ms,
+        )
         return (
             functions.ENQUEUE,
-            ask.request_id,
-            ask.service_class,
-            ask.tenant,
-            ask.project,
-            ask.key,
-            ask.weight,
-            ask.prompt,
-            ask.output,
-            ask.gateway,
-            self.now_ms,
-            int(ask.seconds * 1000),
-            int(ask.seconds * 1000),
-            ask.on_saturation,
-            int(ask.is_resumable),
-            ask.adapter,
-            ask.attempts,
-            ask.resumed,
+            msgspec.msgpack.encode(order),
             envelope_of(ask),
-            max_queue_length,
-            ask.sequences,
-            self.max_payload_bytes,
             ask.owed_end,
-            ask.load_ms,
             self.now_ms,
         )
 

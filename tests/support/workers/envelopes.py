@@ -10,6 +10,10 @@ from gpu_workers.protocol.messages import Api, Envelope
 from gpu_workers.protocol.request_id import new_request_id
 
 ACME = "tenant-acme"
+ENDLESS: dict[str, Any] = {
+    "messages": [{"role": "user", "content": "Go on for ever."}],
+    "ignore_eos": True,
+}
 
 
 def make_envelope(

@@ -5,11 +5,14 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+from redis.asyncio import Redis
 
 from gpu_workers.cancellation import cancel_and_wait
 from gpu_workers.heartbeat import Heartbeat
-from gpu_workers.protocol.messages import WorkerState
+from gpu_workers.protocol import codec, keys
+from gpu_workers.protocol.messages import WorkerInfo, WorkerState
 from gpu_workers.sim.engine import SimEngine
 from gpu_workers.transport import Transport
 from gpu_workers.worker import Exit, Worker
@@ -84,3 +87,11 @@ async def running_worker(
         finally:
             await cancel_and_wait([running.task])
             await running.outbox.close()
+
+
+async def worker_infos(redis: Redis) -> dict[str, WorkerInfo]:
+    """What the registry has of the pool of such workers, by worker id."""
+    stored = cast("dict[bytes, bytes]", await redis.hgetall(keys.pool_workers("sim")))
+    return {
+        worker_id.decode(): codec.decode_worker_info(info) for worker_id, info in stored.items()
+    }

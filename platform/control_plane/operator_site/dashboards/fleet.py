@@ -62,6 +62,7 @@ class WorkerRow:
     seen: str
     problems: tuple[str, ...]
     can_drain: bool
+    can_resume: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +182,8 @@ def _row(worker: SeenWorker, identity: PoolIdentity) -> WorkerRow:
         gpu_text="none" if info.gpus == [] else UNKNOWN,
         seen=f"{worker.silent_ms / 1000:.0f} s ago",
         problems=tuple(filter(None, problems)),
-        can_drain=worker.is_live and info.state is not WorkerState.DRAINING,
+        can_drain=worker.is_live and (info.stays or info.state is not WorkerState.DRAINING),
+        can_resume=worker.is_live and info.stays,
     )
 
 

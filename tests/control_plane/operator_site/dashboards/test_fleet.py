@@ -123,6 +123,17 @@ def test_problems_and_warnings_stand_beside_their_worker(operator: Client, redis
     assert may_drain == {"full", "hot"}
 
 
+def test_one_that_stays_can_be_resumed_and_drained(operator: Client, redis: Redis) -> None:
+    write_worker(redis, "a", name="held", state=WorkerState.DRAINED, stays=True)
+    write_worker(redis, "b", name="ending", state=WorkerState.DRAINING, stays=True)
+    write_worker(redis, "c", name="leaving", state=WorkerState.DRAINING)
+    html = page_text(operator)
+    assert cells_of(html, "held")[1] == "drained"
+    for verb in ("Resume", "Drain"):
+        named = {name for name in ("held", "ending", "leaving") if f"{verb} {name}" in html}
+        assert named == {"held", "ending"}
+
+
 def test_what_a_worker_says_of_itself_is_text_and_no_markup(operator: Client, redis: Redis) -> None:
     """A GPU node is the least trusted part."""
     evil = '<script>alert("x")</script>'
