@@ -8,7 +8,7 @@ from typing import Any
 class TenantsError(Exception):
     """Base. `code` names the rule that refuses, for programs, as Django's `ValidationError` does;
     `param` names the field that was at fault, where one was; `params` are the facts that the
-    message tells. Doors tell message and `param`, and the code of who is not permitted."""
+    message tells. Doors tell message, `param` and code."""
 
     code = "refused"
 

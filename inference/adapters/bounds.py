@@ -7,7 +7,6 @@ from typing import Final
 
 from django.db.models import Case, F, Sum, When
 
-from inference.adapters.errors import AdapterConflict
 from inference.models.adapter import (
     HELD_STATES,
     IN_PROGRESS,
@@ -16,6 +15,7 @@ from inference.models.adapter import (
     AdapterState,
     AdapterVersion,
 )
+from tenants.errors import Conflict
 from tenants.models import Tenant
 
 # Of one adapter, until some are deleted: its row of the snapshot names each that is ready.
@@ -61,7 +61,7 @@ def check_adapter_count(tenant: Tenant) -> None:
     """Raises `Conflict` where the tenant has as many adapters as its tier allows."""
     most = tenant.tier.max_adapters
     if Adapter.objects.filter(tenant=tenant, archived_at=None).count() >= most:
-        raise AdapterConflict(
+        raise Conflict(
             f"Tier {tenant.tier.name} allows {most} adapters, and there are as many; archive one "
             "first, or ask the operator for another tier.",
             code="too_many_adapters",
@@ -72,7 +72,7 @@ def check_room(tenant: Tenant, adapter: Adapter, upload_bytes: int) -> None:
     """Raises `Conflict` where one more version of so many bytes is too much."""
     kept = adapter.versions.exclude(state__in=(AdapterState.DELETED, AdapterState.REFUSED))
     if kept.count() >= MAX_VERSIONS:
-        raise AdapterConflict(
+        raise Conflict(
             f"{adapter.name} has {MAX_VERSIONS} versions; delete some that answer nobody first.",
             code="too_many_versions",
         )
@@ -81,14 +81,14 @@ def check_room(tenant: Tenant, adapter: Adapter, upload_bytes: int) -> None:
         tenant=tenant, adapter__archived_at=None, state__in=(*IN_PROGRESS, AdapterState.READY)
     )
     if named.count() >= most:
-        raise AdapterConflict(
+        raise Conflict(
             f"Tier {tenant.tier.name} allows {most} versions of all adapters together, and there "
             "are as many; archive or delete some that answer nobody first.",
             code="too_many_adapter_versions",
         )
     left = bounds_of(tenant).stored_bytes
     if upload_bytes > left:
-        raise AdapterConflict(
+        raise Conflict(
             f"Tier {tenant.tier.name} allows {tenant.tier.max_adapter_bytes} bytes of adapters, of "
             f"which {left} are left; this one may take {upload_bytes}. Delete versions that answer "
             "nobody first.",

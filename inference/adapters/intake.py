@@ -21,7 +21,6 @@ from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.adapters import AdapterBase
 from gpu_workers.protocol.sealed import SealBroken, new_salt, seal
 from inference.adapters.bounds import AdapterBounds, bounds_of
-from inference.adapters.errors import AdapterConflict
 from inference.adapters.lifecycle import lock_version
 from inference.adapters.offboarding import ADAPTERS
 from inference.adapters.validation.scratch import scratch_folder
@@ -42,6 +41,7 @@ from inference.models.upload import UploadPurpose
 from inference.uploads.errors import NoSuchUpload
 from inference.uploads.files import discard_file, read_file, take_file
 from inference.usage.collector import dispatch_redis
+from tenants.errors import Conflict
 from tenants.isolation.scoping import operator_scope, tenant_scope
 from tenants.models import DataKey, Tenant
 
@@ -133,7 +133,7 @@ def validate_version(version_id: uuid.UUID) -> str:
     base = base_of(job.pool)
     try:
         return _validated(job, base)
-    except AdapterConflict:
+    except Conflict:
         # It was deleted meanwhile, or another has validated it: what that one stored stays.
         with operator_scope("validation of an adapter"):
             version = lock_version(version_id)

@@ -12,12 +12,12 @@ from django.db.models import QuerySet
 
 from gpu_workers.protocol.policy import WHOLE
 from inference.adapters.bounds import check_adapter_count, locked_tenant
-from inference.adapters.errors import AdapterConflict
 from inference.adapters.pins import check_pin_count, publish_pins_after_commit
 from inference.blobs.sweep import delete_blobs
 from inference.models.adapter import Adapter, AdapterState, AdapterVersion
 from inference.models.catalog import ServedModel, models_visible_to
 from inference.uploads.files import discard_file
+from tenants.errors import Conflict
 from tenants.isolation.audit_actor import Verb, audited_as
 from tenants.models import Tenant
 
@@ -38,9 +38,7 @@ def add_adapter(tenant: Tenant, *, slug: str, model: str) -> Adapter:
         Adapter.objects.select_for_update(of=("self",)).filter(tenant=tenant, slug=slug).first()
     )
     if adapter is not None and adapter.archived_at is None:
-        raise AdapterConflict(
-            "An adapter with this name already exists.", param="slug", code="name_taken"
-        )
+        raise Conflict("An adapter with this name already exists.", param="slug", code="name_taken")
     check_adapter_count(tenant)
     if adapter is None:
         adapter = Adapter(tenant=tenant, slug=slug, model=base)
@@ -101,7 +99,7 @@ def pin_adapter(adapter: Adapter) -> Adapter:
     if adapter.pinned_at is not None:
         return adapter
     if adapter.archived_at is not None:
-        raise AdapterConflict(
+        raise Conflict(
             f"{adapter.name} is archived; create it anew first.", code="adapter_archived"
         )
     check_pin_count(tenant)
@@ -122,13 +120,13 @@ def archive_version(version: AdapterVersion) -> AdapterVersion:
     if version.state == AdapterState.ARCHIVED:
         return version
     if not version.is_ready:
-        raise AdapterConflict(
+        raise Conflict(
             f"{adapter.name}@{version.number} is {version.state}; only one that is ready can be "
             "archived.",
             code="version_not_ready",
         )
     if adapter.permille_of(version.number):
-        raise AdapterConflict(
+        raise Conflict(
             f"Requests for {adapter.name} are answered by version {version.number}; point its "
             "traffic at another one first.",
             code="version_has_traffic",
@@ -266,7 +264,7 @@ def _check_ready(adapter: Adapter, shares: Mapping[int, int]) -> None:
     )
     missing = sorted(set(shares) - {version.number for version in found})
     if missing:
-        raise AdapterConflict(
+        raise Conflict(
             f"Version {missing[0]} of {adapter.name} is not ready to answer; name one that is.",
             code="version_not_ready",
             param="traffic",

@@ -1,4 +1,5 @@
-"""A tenant's adapters as they leave with it: told in its export, and gone when it is closed."""
+"""A tenant's adapters as they leave with it: told in its export, and gone when it is closed; and
+what fsck asks of them."""
 
 import uuid
 from collections.abc import Iterable
@@ -7,12 +8,16 @@ from functools import partial
 from typing import Any, Final
 
 from django.db import transaction
-from django.db.models import QuerySet
 
+from inference.adapters.sources import address_problems
 from inference.adapters.storage import storage_of
 from inference.blobs.sweep import delete_blobs
 from inference.models.adapter import Adapter, AdapterVersion
+from inference.room import Room
+from tenants import fsck
 from tenants.models import Tenant
+from tenants.offboarding.export import rows_of
+from tenants.permissions import Permission
 
 # Below which all that is stored of adapters lies in the blob store.
 ADAPTERS: Final = "adapters"
@@ -22,14 +27,6 @@ def adapter_blobs() -> Iterable[tuple[str, int]]:
     """Return the paths of the blobs that versions have, and their bytes; within an operator's
     scope."""
     return AdapterVersion.objects.exclude(path="").values_list("path", "stored_bytes")
-
-
-def exported_adapters(tenant_id: uuid.UUID) -> QuerySet[Adapter]:
-    return Adapter.objects.filter(tenant=tenant_id)
-
-
-def exported_versions(tenant_id: uuid.UUID) -> QuerySet[AdapterVersion]:
-    return AdapterVersion.objects.filter(tenant=tenant_id)
 
 
 def exported_storage(tenant_id: uuid.UUID) -> Iterable[dict[str, Any]]:
@@ -46,3 +43,15 @@ def delete_adapters(tenant: Tenant) -> None:
     paths = list(versions.values_list("path", flat=True))
     transaction.on_commit(partial(delete_blobs, paths))
     Adapter.objects.filter(tenant=tenant).delete()
+
+
+ROOM: Final = Room(
+    exports={
+        "adapter": (rows_of(Adapter), Permission.VIEW_ADAPTERS),
+        "adapter_version": (rows_of(AdapterVersion), Permission.VIEW_ADAPTERS),
+        "storage": (exported_storage, Permission.VIEW_ADAPTERS),
+    },
+    erasers=(delete_adapters,),
+    blobs={ADAPTERS: adapter_blobs},
+    checks={"adapter addresses": fsck.whole(address_problems)},
+)

@@ -14,11 +14,11 @@ from redis.exceptions import RedisError
 
 from gpu_workers.protocol import codec, keys
 from gpu_workers.protocol.adapters import AdapterPins
-from inference.adapters.errors import AdapterConflict
 from inference.models.adapter import Adapter, AdapterState, AdapterVersion
 from inference.models.catalog import Pool
 from inference.pools import alone
 from inference.usage.collector import dispatch_redis
+from tenants.errors import Conflict
 from tenants.isolation.scoping import operator_scope
 from tenants.models import Tenant
 
@@ -29,7 +29,7 @@ def check_pin_count(tenant: Tenant) -> None:
     """Raises `Conflict` where the tenant has pinned as many adapters as its tier allows."""
     most = tenant.tier.max_pinned_adapters
     if Adapter.objects.filter(tenant=tenant, pinned_at__isnull=False).count() >= most:
-        raise AdapterConflict(
+        raise Conflict(
             f"Tier {tenant.tier.name} allows {most} pinned adapters, and there are as many; unpin "
             "one first, or ask the operator for another tier.",
             code="too_many_pinned_adapters",

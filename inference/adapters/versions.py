@@ -11,7 +11,6 @@ from django.db.models import Max
 
 from gpu_workers.protocol.policy import WHOLE
 from inference.adapters.bounds import bounds_of, check_room, locked_tenant
-from inference.adapters.errors import AdapterConflict
 from inference.adapters.events import tell_refused
 from inference.adapters.lifecycle import lock_adapter, lock_version, set_traffic_split
 from inference.adapters.sources import publish_after_commit
@@ -24,6 +23,7 @@ from inference.models.adapter import (
     VersionEffect,
 )
 from inference.models.upload import Upload
+from tenants.errors import Conflict
 from tenants.isolation.audit_actor import Verb, audited_as
 
 _MOST_WARNINGS: Final = 20
@@ -64,7 +64,7 @@ def add_version(adapter: Adapter, upload: Upload) -> AdapterVersion:
     tenant = locked_tenant(adapter.tenant_id)
     adapter = lock_adapter(adapter.pk)
     if adapter.archived_at is not None:
-        raise AdapterConflict(
+        raise Conflict(
             f"{adapter.name} is archived; create it anew first.", code="adapter_archived"
         )
     check_room(tenant, adapter, upload.size_bytes)
@@ -176,7 +176,7 @@ def _effect_of(version: AdapterVersion, stored: StoredAdapter) -> str:
 def _expect(version: AdapterVersion, *states: AdapterState) -> None:
     if version.state not in states:
         wanted = " or ".join(states)
-        raise AdapterConflict(
+        raise Conflict(
             f"{version} is {version.state}, and was expected to be {wanted}.",
             code="version_state",
             params={"state": version.state},

@@ -18,7 +18,6 @@ from rest_framework import exceptions as drf
 from rest_framework.settings import api_settings
 
 from gpu_workers.protocol.request_id import new_request_id
-from inference.adapters.errors import AdapterConflict
 from inference.errors import (
     BodyTooLarge,
     Forbidden,
@@ -32,7 +31,6 @@ from inference.errors import (
     as_inference_error,
 )
 from inference.openai_api.responses import error_json
-from tenants.access.invitations.accepting import InvitationRefused
 from tenants.errors import Conflict, NotPermitted
 from tenants.exports import RETRY_SECONDS, TooManyExports
 from tenants.pagination import BadCursor
@@ -134,12 +132,8 @@ def api_error(error: Exception) -> InferenceError:
             )
         case TooManyExports():
             return TooManyFiles(error.message, retry_after_seconds=RETRY_SECONDS)
-        case InvitationRefused():
-            return ResourceConflict(error.message, code=error.code)
-        case AdapterConflict():
-            return ResourceConflict(error.message, param=error.param, code=error.code)
         case Conflict():
-            return ResourceConflict(error.message, param=error.param)
+            return ResourceConflict(error.message, param=error.param, code=error.code)
         case BadCursor():
             return InvalidRequest(str(error), param="cursor", code="bad_cursor")
         case ValidationError():

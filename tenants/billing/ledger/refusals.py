@@ -115,8 +115,8 @@ def check_no_open_invoice(tenant_id: uuid.UUID) -> None:
     if waiting:
         named = [f"{each} ({dollars_and_cents(each.payable_nanos)})" for each in waiting]
         raise Conflict(
-            f"To be paid: {', '.join(named)}. Say which was with `manage.py invoices pay`; money "
-            "that is for none of them is booked with --on-account.",
+            f"To be paid: {', '.join(named)}. Mark the one that was as paid (`manage.py invoices "
+            "pay`); money that is for none of them is booked on account (`--on-account`).",
             code="invoice_unpaid",
             params={"unpaid": {str(each): each.payable_nanos for each in waiting}},
         )
