@@ -23,7 +23,7 @@ Check = Callable[[], Iterable[str]]
 SlicedCheck = Callable[[Sequence[str]], Iterable[str]]
 
 # Tenants whose records are compared by one statement.
-_TENANTS_AT_ONCE: Final = 50
+_TENANTS_TOGETHER: Final = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,60 +37,53 @@ class Finding:
 @dataclass(frozen=True, kw_only=True)
 class RegisteredCheck:
     """`needs_snapshot` is of those that compare what several statements read. One of a chained log
-    has `log` in place of `check`, and one that runs in slices `sliced`, `slices` and `at_once`."""
+    has `log` in place of `check`, and one that runs in slices `sliced`, `slices` and `together`."""
 
     check: Check | None = None
     needs_snapshot: bool = False
     log: ChainedLog | None = None
     sliced: SlicedCheck | None = None
     slices: Callable[[], Iterable[str]] | None = None
-    at_once: int = 1
+    together: int = 1
 
 
 # By name.
 checks: dict[str, RegisteredCheck] = {}
 
 
-def register_check(name: str, check: Check, *, needs_snapshot: bool = False) -> None:
-    """Add a check, or replace the one of this name. It runs inside an `operator_scope`. All that
-    one that `needs_snapshot` reads of PostgreSQL is as it was when it began, whatever is written
-    meanwhile."""
-    checks[name] = RegisteredCheck(check=check, needs_snapshot=needs_snapshot)
+def register(name: str, check: RegisteredCheck) -> None:
+    """Add a check, or replace the one of this name."""
+    checks[name] = check
 
 
-def register_sliced(
-    name: str,
-    check: SlicedCheck,
-    slices: Callable[[], Iterable[str]],
-    *,
-    at_once: int = 1,
-    needs_snapshot: bool = False,
-) -> None:
-    """Add a check that is made of so many slices at once, each time in a transaction of its own.
+def whole(check: Check, *, needs_snapshot: bool = False) -> RegisteredCheck:
+    """Return one that runs whole, inside an `operator_scope`. All that one that `needs_snapshot`
+    reads of PostgreSQL is as it was when it began, whatever is written meanwhile."""
+    return RegisteredCheck(check=check, needs_snapshot=needs_snapshot)
+
+
+def in_slices(
+    check: SlicedCheck, slices: Callable[[], Iterable[str]], *, together: int = 1
+) -> RegisteredCheck:
+    """Return one that is made of so many slices together, each time in a transaction of its own.
     `slices` names all there are; they are sorted. A slice that is checked alone has to find what
     it would with all others."""
-    checks[name] = RegisteredCheck(
-        sliced=check, slices=slices, at_once=at_once, needs_snapshot=needs_snapshot
-    )
+    return RegisteredCheck(sliced=check, slices=slices, together=together)
 
 
-def register_check_of_tenants(
-    name: str, check: SlicedCheck, *, needs_snapshot: bool = False
-) -> None:
-    """Add a check whose slices are the ids of tenants."""
-    register_sliced(
-        name, check, tenant_slices, at_once=_TENANTS_AT_ONCE, needs_snapshot=needs_snapshot
-    )
+def by_tenant(check: SlicedCheck) -> RegisteredCheck:
+    """Return one whose slices are the ids of tenants."""
+    return in_slices(check, tenant_slices, together=_TENANTS_TOGETHER)
+
+
+def of_log(log: ChainedLog) -> RegisteredCheck:
+    """Return that of a chained log, to be registered by its name. It is verified from signed
+    checkpoints, chain by chain, and goes on from there where it was cut short."""
+    return RegisteredCheck(log=log)
 
 
 def tenant_slices() -> list[str]:
     return [str(each) for each in Tenant.objects.order_by("id").values_list("id", flat=True)]
-
-
-def register_log(log: ChainedLog) -> None:
-    """Add the check of a chained log, or replace that of this name. It is verified from signed
-    checkpoints, chain by chain, and goes on from there where it was cut short."""
-    checks[log.name] = RegisteredCheck(log=log)
 
 
 def check_names() -> list[str]:
@@ -126,10 +119,9 @@ def _run_slices(
         begun = CheckProgress.objects.filter(check_name=name).first()
     first = 0 if begun is None else bisect_right(slices, begun.slice)
     for part in (slices[first:], slices[:first]):
-        for start in range(0, len(part), registered.at_once):
-            some = part[start : start + registered.at_once]
-            view = snapshot() if registered.needs_snapshot else nullcontext()
-            with view, operator_scope(f"fsck {name}"):
+        for start in range(0, len(part), registered.together):
+            some = part[start : start + registered.together]
+            with operator_scope(f"fsck {name}"):
                 yield from check(some)
             with operator_scope(f"fsck {name}"):
                 CheckProgress.objects.update_or_create(

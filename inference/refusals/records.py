@@ -8,7 +8,11 @@ from django.db import connection
 
 from gpu_workers.protocol.refusals import NEWEST
 from inference.models.refusal import DailyRefusals, NewestRefusal, RefusalRollup
+from inference.room import Room
+from tenants import fsck
 from tenants.models import Tenant
+from tenants.offboarding.export import rows_of
+from tenants.permissions import Permission
 
 
 def exported_refusals(tenant_id: uuid.UUID) -> "Iterator[RefusalRollup]":
@@ -50,3 +54,13 @@ HAVING sum(by_hours) <> sum(by_days) ORDER BY tenant_id, day
 _TOO_MANY: Final = """
 SELECT tenant_id, count(*) FROM inference_newestrefusal GROUP BY tenant_id HAVING count(*) > %s
 """
+
+
+ROOM: Final = Room(
+    exports={
+        "refusals": (exported_refusals, Permission.VIEW_USAGE),
+        "refusal": (rows_of(NewestRefusal), Permission.VIEW_USAGE),
+    },
+    erasers=(erase_refusals,),
+    checks={"refusals": fsck.whole(refusal_problems)},
+)

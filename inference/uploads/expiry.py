@@ -5,10 +5,13 @@ from typing import Final
 
 from django.utils import timezone
 
-from inference.models import Upload
-from inference.models.upload import REMEMBERED, UploadStatus
+from inference.models import Upload, UploadPart
+from inference.models.upload import BLOBS, REMEMBERED, UploadStatus
+from inference.room import Room
 from inference.uploads.uploading import end_upload
 from tenants.models import Tenant
+from tenants.offboarding.export import rows_of
+from tenants.permissions import Permission
 
 _KEPT: Final = (UploadStatus.PENDING, UploadStatus.COMPLETED)
 # Whoever takes a file discards it; this is for one that did not come to that.
@@ -37,3 +40,10 @@ def erase_uploads(tenant: Tenant) -> None:
     for upload in Upload.objects.filter(tenant=tenant).select_for_update(no_key=True):
         end_upload(upload, UploadStatus.EXPIRED)
         upload.delete()
+
+
+ROOM: Final = Room(
+    exports={"upload": (rows_of(Upload), Permission.VIEW_ADAPTERS)},
+    erasers=(erase_uploads,),
+    blobs={BLOBS: UploadPart.objects.blobs},
+)

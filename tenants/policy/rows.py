@@ -21,32 +21,25 @@ _Row = TypeVar("_Row", bound=Model)
 
 # Field of a hash in Redis, and the encoded row.
 PolicyRow = tuple[str, bytes]
-ModelSource = Callable[[], Iterable[ModelPolicy]]
-_model_sources: list[ModelSource] = []
-PoolSource = Callable[[], Iterable[str]]
-_pool_sources: list[PoolSource] = []
-# Given what names begin with, up to the slash, or None for all: the adapters that can be called.
-AdapterSource = Callable[[Collection[str] | None], Iterable[AdapterPolicy]]
-_adapter_sources: list[AdapterSource] = []
 
 
-def register_model_source(source: ModelSource) -> None:
-    """Say where served models come from. The catalogue stands on a floor above this one, so it
-    registers itself when its app is ready."""
-    if source not in _model_sources:
-        _model_sources.append(source)
+@dataclass(frozen=True, kw_only=True)
+class Catalogue:
+    """What can be called and where it runs. It stands on a floor above this one, so its app
+    registers it when it is ready. `adapters` is given what names begin with, up to the slash, or
+    None for all."""
+
+    models: Callable[[], Iterable[ModelPolicy]]
+    pools: Callable[[], Iterable[str]]
+    adapters: Callable[[Collection[str] | None], Iterable[AdapterPolicy]]
 
 
-def register_pool_source(source: PoolSource) -> None:
-    """Say where the names of all pools come from, as for models."""
-    if source not in _pool_sources:
-        _pool_sources.append(source)
+_catalogues: list[Catalogue] = []
 
 
-def register_adapter_source(source: AdapterSource) -> None:
-    """Say where adapters come from, as for models."""
-    if source not in _adapter_sources:
-        _adapter_sources.append(source)
+def register_catalogue(catalogue: Catalogue) -> None:
+    if catalogue not in _catalogues:
+        _catalogues.append(catalogue)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,21 +121,21 @@ def unavailable_models(tenant_id: uuid.UUID, names: Iterable[str]) -> list[str]:
     with operator_scope("models that a tenant may name"):
         available = {
             model.name
-            for source in _model_sources
-            for model in source()
+            for catalogue in _catalogues
+            for model in catalogue.models()
             if model.tenant_ids is None or str(tenant_id) in model.tenant_ids
         }
     return sorted(set(names) - available)
 
 
 def model_rows() -> Iterator[PolicyRow]:
-    for source in _model_sources:
-        for model in source():
+    for catalogue in _catalogues:
+        for model in catalogue.models():
             yield model.name, encode(model)
 
 
 def pool_names() -> tuple[str, ...]:
-    return tuple(name for source in _pool_sources for name in source())
+    return tuple(name for catalogue in _catalogues for name in catalogue.pools())
 
 
 def adapter_rows() -> Iterator[PolicyRow]:
@@ -171,8 +164,8 @@ def _affected_adapters(changed: Collection[str]) -> dict[str, bytes | None]:
 
 
 def _adapters(prefixes: Collection[str] | None) -> Iterator[AdapterPolicy]:
-    for source in _adapter_sources:
-        yield from source(prefixes)
+    for catalogue in _catalogues:
+        yield from catalogue.adapters(prefixes)
 
 
 def _limits(quotas: "QuerySet[Quota]", place: str) -> defaultdict[uuid.UUID, list[Limit]]:

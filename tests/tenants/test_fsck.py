@@ -16,10 +16,11 @@ from gpu_workers.protocol import keys
 from tenants.access.api_keys import issue_api_key
 from tenants.fsck import (
     Finding,
-    register_check,
-    register_check_of_tenants,
-    register_sliced,
+    by_tenant,
+    in_slices,
+    register,
     run_checks,
+    whole,
 )
 from tenants.models import ApiKey, Project
 from tenants.tasks import check_everything
@@ -107,8 +108,8 @@ def test_each_finding_is_told_before_the_next_check_begins(
         return iter(())
 
     monkeypatch.setattr("tenants.fsck.checks", {})
-    register_check("a", lambda: ["Account 7 does not balance."])
-    register_check("b", the_second)
+    register("a", whole(lambda: ["Account 7 does not balance."]))
+    register("b", whole(the_second))
     with pytest.raises(CommandError):
         call_command("fsck", stdout=out)
     assert told_before == ["a: Account 7 does not balance.\n"]
@@ -122,7 +123,7 @@ def test_a_night_that_is_cut_short_says_so_and_has_lost_nothing(
         raise SoftTimeLimitExceeded
 
     monkeypatch.setattr("tenants.fsck.checks", {})
-    register_check("ledger", endless)
+    register("ledger", whole(endless))
     with capture_logs() as logs, pytest.raises(SoftTimeLimitExceeded):
         check_everything()
     assert [(line["event"], line.get("problem")) for line in logs] == [
@@ -136,7 +137,7 @@ def test_an_app_adds_its_own_check(
     policy_redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenants.fsck.checks", {})
-    register_check("ledger", lambda: ["Account 7 does not balance."])
+    register("ledger", whole(lambda: ["Account 7 does not balance."]))
     assert list(run_checks()) == [Finding(check="ledger", problem="Account 7 does not balance.")]
 
 
@@ -172,7 +173,7 @@ def test_a_check_in_slices_goes_on_where_it_was_killed_and_comes_to_all_of_them(
 ) -> None:
     monkeypatch.setattr("tenants.fsck.checks", {})
     check = Sliced()
-    register_sliced("sliced", check, lambda: check.slices, at_once=2)
+    register("sliced", in_slices(check, lambda: check.slices, together=2))
     assert check.run() == "abcdef"
     assert check.run() == "abcdef"
     assert check.run(killed_at="d") == "abc"
@@ -188,13 +189,13 @@ def test_a_check_of_tenants_is_given_all_of_them(
     api_key: ApiKey, globex: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tenants.fsck.checks", {})
-    monkeypatch.setattr("tenants.fsck._TENANTS_AT_ONCE", 1)
+    monkeypatch.setattr("tenants.fsck._TENANTS_TOGETHER", 1)
     given: list[Sequence[str]] = []
 
     def check(tenants: Sequence[str]) -> Iterator[str]:
         given.append(tenants)
         return iter(())
 
-    register_check_of_tenants("tenants", check)
+    register("tenants", by_tenant(check))
     assert list(run_checks()) == []
     assert given == [[str(each)] for each in sorted([api_key.tenant_id, globex.tenant_id])]
