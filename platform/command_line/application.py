@@ -8,8 +8,10 @@ from click.shell_completion import get_completion_class
 
 from command_line import calls, operators
 from command_line.chat import chat
-from command_line.verbs import FSCK, VERBS, Verb
+from tenants.verbs import Verb
 
+_OPERATORS: Final = operators.by_noun()
+_WITHOUT_NOUN: Final = _OPERATORS.pop("")
 _SHELLS: Final = ("bash", "zsh", "fish")
 _EPILOG: Final = (
     "With PENSTOCK_URL and PENSTOCK_API_KEY calls go to that service; without, to the installation "
@@ -24,11 +26,12 @@ class Noun(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         noun = self.name or ""
-        return sorted({*VERBS.get(noun, {}), *calls.calls().get(noun, {})})
+        return sorted({*_OPERATORS.get(noun, {}), *calls.calls().get(noun, {})})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         noun = self.name or ""
-        verb, call = VERBS.get(noun, {}).get(cmd_name), calls.calls().get(noun, {}).get(cmd_name)
+        verb = _OPERATORS.get(noun, {}).get(cmd_name)
+        call = calls.calls().get(noun, {}).get(cmd_name)
         if verb is not None and (call is None or not os.environ.get("PENSTOCK_URL")):
             return _of_operators(cmd_name, verb)
         return None if call is None else calls.command_of(cmd_name, call)
@@ -45,12 +48,12 @@ class Noun(click.Group):
 
 class Penstock(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*VERBS, *calls.calls(), *self.commands})
+        return sorted({*_OPERATORS, *calls.calls(), *self.commands})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in self.commands:
             return self.commands[cmd_name]
-        if cmd_name not in VERBS and cmd_name not in calls.calls():
+        if cmd_name not in _OPERATORS and cmd_name not in calls.calls():
             return None
         verbs = ", ".join(Noun(cmd_name).list_commands(ctx))
         return Noun(cmd_name, help=f"Verbs: {verbs}.", short_help=verbs)
@@ -75,7 +78,7 @@ def _of_operators(name: str, verb: Verb) -> click.Command:
 
     def callback(arguments: tuple[str, ...]) -> None:
         context = click.get_current_context()
-        operators.run(verb.words, arguments, called=context.command_path)
+        operators.run(verb.command, arguments, called=context.command_path)
 
     return click.Command(
         name,
@@ -83,9 +86,10 @@ def _of_operators(name: str, verb: Verb) -> click.Command:
         callback=callback,
         context_settings={"ignore_unknown_options": True, "help_option_names": []},
         short_help=verb.text,
-        help=verb.text,
+        help=verb.told,
     )
 
 
 penstock.add_command(chat)
-penstock.add_command(_of_operators("fsck", FSCK))
+for _name, _verb in _WITHOUT_NOUN.items():
+    penstock.add_command(_of_operators(_name, _verb))

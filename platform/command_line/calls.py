@@ -2,6 +2,7 @@
 description (`manage.py write_command_line_calls`). A tenant's path parameter is its key's."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, Final
 
 import click
 
-from command_line.service import Service, the_service
+from command_line.service import WRITTEN, Service, the_service
 from command_line.shown import show_json, show_record, show_rows
 
 FILE: Final = Path(__file__).with_name("calls.json")
@@ -90,10 +91,10 @@ def _caller(call: Call) -> Callable[..., None]:
                 show_rows(rows, call["columns"], of=call["noun"])
             return
         body = _sent(call["body"], given) if call["method"] in {"POST", "PATCH", "PUT"} else None
-        answer = service.call(call["method"], path, query=query, body=body)
-        if isinstance(answer, bytes):  # a file is what it is
-            click.echo(answer, nl=False)
-        elif as_json:
+        answer = service.call(call["method"], path, query=query, body=body, into=sys.stdout.buffer)
+        if answer is WRITTEN:  # a file is what it is
+            return
+        if as_json:
             show_json(answer)
         elif answer is not None:
             show_record(answer)

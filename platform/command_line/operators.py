@@ -1,13 +1,25 @@
-"""Runs a command of `manage.py` in this process, with the settings of the installation or, in a
-checkout without any, of the stack that `make up` has started."""
+"""The verbs of operators: each runs a command of `manage.py` in this process, with the settings of
+the installation or, in a checkout without any, of the stack that `make up` has started."""
 
 import logging
 import os
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from tenants import verbs
+
 ROOT: Final = Path(__file__).resolve().parents[2]
+
+
+def by_noun() -> dict[str, dict[str, verbs.Verb]]:
+    """Return the verbs of operators, by noun and name; those without a noun under none."""
+    found: defaultdict[str, dict[str, verbs.Verb]] = defaultdict(dict)
+    for verb in verbs.VERBS:
+        if verb.command:
+            found[verb.noun][verb.name] = verb
+    return dict(found)
 
 
 def run(words: Sequence[str], arguments: Sequence[str], *, called: str) -> None:

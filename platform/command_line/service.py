@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # takes a fifth of a second, which `penstock --help` need not
     import httpx
 
 DEMO_ENV: Final = Path(__file__).resolve().parents[2] / "var" / "demo.env"
+WRITTEN: Final = object()
 _SECONDS: Final = 60.0
 
 
@@ -45,16 +46,23 @@ class Service:
         *,
         query: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
+        into: BinaryIO | None = None,
     ) -> Any:
-        """Return what is answered: JSON as it is read, else its bytes, None where there are none.
-        Raises `Refused` and `Unreachable`."""
-        with reaching(self.url):
-            answer = self.client.request(method, path, params=query, json=body)
+        """Return the JSON that is answered, None where nothing is, and `WRITTEN` where it is a
+        file, which goes `into` another as it comes. Raises `Refused` and `Unreachable`."""
+        with (
+            reaching(self.url),
+            self.client.stream(method, path, params=query, json=body) as answer,
+        ):
+            kind = answer.headers.get("content-type", "").partition(";")[0]
+            if into is not None and answer.is_success and kind not in ("", "application/json"):
+                for piece in answer.iter_bytes():
+                    into.write(piece)
+                return WRITTEN
+            content = answer.read()
         if not answer.is_success:
-            raise refusal(answer.status_code, answer.content)
-        if not answer.content:
-            return None
-        return answer.json() if "json" in answer.headers["content-type"] else answer.content
+            raise refusal(answer.status_code, content)
+        return json.loads(content) if content else None
 
 
 def the_service() -> Service:

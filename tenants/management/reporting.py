@@ -15,6 +15,7 @@ from tenants.errors import TenantsError
 from tenants.isolation.scoping import operator_scope
 from tenants.management import UNREACHABLE
 from tenants.management.arguments import one_sentence
+from tenants.verbs import of_command
 
 Fact = str | int | bool | datetime | None
 
@@ -26,14 +27,28 @@ class ReportingCommand(BaseCommand):
     # Whether all that the command does is done or undone together, across the tenants' walls.
     is_one_transaction = True
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._name = type(self).__module__.rpartition(".")[2]
+        self._verbs = tuple(of_command(self._name))
+        if not self.help and len(self._verbs) == 1:
+            self.help = self._verbs[0].told
+
+    def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
+        """Return the parser, in which arguments say what the table of verbs has of them."""
+        parser = super().create_parser(prog_name, subcommand, **kwargs)
+        takes = {name: what for verb in self._verbs for name, what in verb.takes.items()}
+        for argument in parser._actions:
+            argument.help = argument.help or takes.get(argument.dest)
+        return parser
+
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--json", action="store_true", help="print one JSON object")
 
     def execute(self, *args: Any, **options: Any) -> str | None:
-        name = type(self).__module__.rpartition(".")[2]
-        scope = operator_scope(f"command {name}") if self.is_one_transaction else nullcontext()
+        across = operator_scope(f"command {self._name}")
         try:
-            with scope:
+            with across if self.is_one_transaction else nullcontext():
                 return super().execute(*args, **options)
         except ValidationError as error:
             raise CommandError(one_sentence(error)) from error

@@ -48,3 +48,9 @@ def test_an_operator_makes_a_tenant_and_its_developer_asks_the_model(live_stack:
     forbidden = penstock("models", "list", **mine)
     assert forbidden.returncode == 1 and "keys:write" in forbidden.stderr
     assert penstock("usage", "list", "--group-by", "model", **mine).returncode == 0
+
+    admin = penstock("keys", "create", slug, "--scope", "admin", "--json", **live_stack.environ)
+    hers = mine | {"PENSTOCK_API_KEY": json.loads(admin.stdout)["key"]}
+    export = penstock("export", "create", **hers)
+    assert (export.returncode, export.stderr) == (0, "")
+    assert len([json.loads(line) for line in export.stdout.splitlines()]) > 3

@@ -1,14 +1,18 @@
 """What a key may do at the API it may do on the command line, and reads as well there."""
 
 import uuid
+from collections.abc import Iterator
 
+import httpx
 import pytest
 from click.testing import CliRunner
 from command_line import calls
 from command_line.application import penstock
+from command_line.service import Service
 from control_plane.management.commands.write_command_line_calls import calls_json
 
 from tenants.isolation.scoping import operator_scope
+from tenants.management import UNREACHABLE
 from tenants.models import ApiKey, Project
 from tests.command_line.conftest import Asked, told
 from tests.support.two_tenants import CANARY, House
@@ -87,6 +91,40 @@ def test_a_file_is_printed_as_it_is(ask: Asked, acme: House) -> None:
 def test_a_file_stays_one_and_no_answer_is_null_as_json(ask: Asked, acme: House) -> None:
     assert ask("invoices", "pdf", str(acme.invoice.id), "--json").stdout_bytes.startswith(b"%PDF-")
     assert told(ask("quotas", "delete", str(acme.quota.id), "--json")) is None
+
+
+class InPieces(httpx.SyncByteStream):
+    """A file that comes in pieces, of which the last is lost where the connection breaks."""
+
+    def __init__(self, *, breaks: bool) -> None:
+        self._breaks = breaks
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield b'{"kind": "tenant"}\n'
+        yield b'{"kind": "project"}\n'
+        if self._breaks:
+            raise httpx.ReadError("the connection broke")
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+def test_a_file_of_json_lines_is_written_as_it_comes(
+    monkeypatch: pytest.MonkeyPatch, breaks: bool
+) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/api/v1/me":
+            return httpx.Response(200, json={"tenants": [{"id": "7"}]})
+        assert (request.method, request.url.path) == ("POST", "/api/v1/tenants/7/export")
+        kind = {"content-type": "application/x-ndjson"}
+        return httpx.Response(200, headers=kind, stream=InPieces(breaks=breaks))
+
+    service = Service(url="http://localhost", key="pk-of-nobody")
+    transport = httpx.MockTransport(answer)
+    service.__dict__["client"] = httpx.Client(base_url=service.url, transport=transport)
+    monkeypatch.setenv("PENSTOCK_URL", service.url)
+    monkeypatch.setattr(calls, "the_service", lambda: service)
+    result = CliRunner().invoke(penstock, ["export", "create"], prog_name="penstock")
+    assert result.stdout_bytes == b'{"kind": "tenant"}\n{"kind": "project"}\n'
+    assert result.exit_code == (UNREACHABLE if breaks else 0)
 
 
 def test_a_report_shows_its_sums(ask: Asked) -> None:

@@ -6,10 +6,10 @@ import sys
 from typing import Final
 
 import pytest
-from command_line.verbs import FSCK, VERBS
 from django.core.management import get_commands, load_command_class
-from django.core.management.base import CommandError
+from django.core.management.base import CommandError, CommandParser
 
+from tenants.verbs import VERBS, Verb
 from tests.support.places import ROOT
 
 OURS: Final = ("tenants", "inference", "control_plane")
@@ -26,23 +26,34 @@ NO_VERBS: Final = {
 }
 
 
+def parser_of(command: str) -> CommandParser:
+    parser = load_command_class(get_commands()[command], command).create_parser("penstock", command)
+    parser.called_from_command_line = False
+    return parser
+
+
 def test_every_command_is_a_verb() -> None:
     ours = {name for name, app in get_commands().items() if str(app).startswith(OURS)}
-    verbs = {verb.words[0] for verbs in VERBS.values() for verb in verbs.values()}
-    assert verbs | {FSCK.words[0]} == ours - NO_VERBS
+    assert {verb.command[0] for verb in VERBS if verb.command} == ours - NO_VERBS
 
 
-@pytest.mark.parametrize(
-    ("noun", "name"), [(noun, name) for noun, verbs in VERBS.items() for name in verbs]
-)
-def test_a_verb_leads_to_a_command_that_takes_its_words(noun: str, name: str) -> None:
-    command, *first = VERBS[noun][name].words
-    parser = load_command_class(get_commands()[command], command).create_parser("penstock", name)
-    parser.called_from_command_line = False
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb.command], ids=str)
+def test_a_verb_leads_to_a_command_that_takes_its_words(verb: Verb) -> None:
+    command, *first = verb.command
+    parser = parser_of(command)
     try:
         parser.parse_args(first)
     except CommandError as error:
         assert "required" in str(error), error
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb.command], ids=str)
+def test_what_a_command_must_be_given_is_in_the_table_and_is_told(verb: Verb) -> None:
+    taken = {each.dest: each for each in parser_of(verb.command[0])._actions}
+    assert [name for name in verb.takes if name not in taken] == []
+    must = {each.dest for each in taken.values() if each.required and each.nargs != "*"}
+    assert must - {"action"} <= verb.takes.keys()
+    assert all(taken[name].help for name in verb.takes)
 
 
 @pytest.mark.parametrize("words", [["--help"], ["keys", "list", "--help"], ["completion", "zsh"]])

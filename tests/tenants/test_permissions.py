@@ -18,6 +18,7 @@ from tenants.permissions import (
     roles_with,
     scope_for,
 )
+from tenants.verbs import VERBS, Verb
 from tests.support.places import ROOT
 
 PAGE = ROOT / "docs" / "permissions.md"
@@ -58,8 +59,32 @@ def page() -> str:
         "owner.\n\n## API keys\n\n"
         + _table({f"`{scope.value}`": SCOPE_PERMISSIONS[scope] for scope in Scope})
         + "\nInference itself takes the scope `inference` or `admin`. A key is never wider than "
-        "whoever made it.\n"
+        "whoever made it.\n\n## Verbs\n\n"
+        "All that changes something, by the name that `penstock` has for it. Members do it on "
+        "pages and by the API,\nAPI keys by the API, operators with `manage.py` or, where it "
+        "says so, in the admin alone.\n\n" + _verbs()
     )
+
+
+def _verbs() -> str:
+    lines = [_line(["", "operators", "members", "API keys", ""]), _line(["---"] * 5)]
+    for verb in VERBS:
+        if not verb.is_read:
+            lines.append(_line([f"`{verb}`", _operators(verb), *_members(verb), verb.told]))
+    return "\n".join(lines) + "\n"
+
+
+def _operators(verb: Verb) -> str:
+    if verb.command:
+        return f"`{verb.command[0]}`"
+    return "" if verb.permission else "the admin"
+
+
+def _members(verb: Verb) -> tuple[str, str]:
+    if verb.permission is None:
+        return "", ""
+    scope = scope_for(verb.permission) if verb.is_for_keys else None
+    return ", ".join(roles_with(verb.permission)), "" if scope is None else f"`{scope}`"
 
 
 def _table(columns: dict[str, frozenset[Permission]]) -> str:

@@ -11,11 +11,9 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Add a model to the catalogue; its pool is created if it does not exist."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("name", help="the name that callers use")
+        parser.add_argument("name")
         parser.add_argument("--pool", help="pool of workers that serves it (default: its name)")
         parser.add_argument(
             "--context",

@@ -10,8 +10,6 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Dedicate a pool to the named tenants, or open it to everybody again."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("pool")

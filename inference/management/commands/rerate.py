@@ -24,7 +24,7 @@ class Command(ReportingCommand):
         super().add_arguments(parser)
         parser.add_argument("--from", dest="first", type=day, required=True, help="UTC")
         parser.add_argument("--to", dest="last", type=day, required=True, help="UTC, inclusive")
-        parser.add_argument("--tenant", help="id or name; default: all with usage")
+        parser.add_argument("--tenant")
         parser.add_argument(
             "--dry-run", action="store_true", help="show the differences, post nothing"
         )

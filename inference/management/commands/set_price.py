@@ -56,11 +56,11 @@ def add_price_arguments(parser: CommandParser) -> None:
     parser.add_argument("model")
     parser.add_argument("--prompt", type=dollar_amount, required=True)
     parser.add_argument("--completion", type=dollar_amount, required=True)
-    parser.add_argument("--cached", type=dollar_amount, help="default: the prompt price")
+    parser.add_argument("--cached", type=dollar_amount)
     parser.add_argument(
         "--tier", default="", help="only for this tier; the tier multiplier is not applied"
     )
-    parser.add_argument("--adapter", default="", help="only for this adapter")
+    parser.add_argument("--adapter", default="")
     parser.add_argument(
         "--batch-discount",
         type=permille,

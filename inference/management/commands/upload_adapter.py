@@ -44,9 +44,9 @@ class Command(ReportingCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("tenant", help="name or id")
-        parser.add_argument("name", help="the adapter's, with or without the tenant's slug")
-        parser.add_argument("path", type=Path, help="PEFT's folder, or a zip or tar of it")
+        parser.add_argument("tenant")
+        parser.add_argument("name")
+        parser.add_argument("path", type=Path)
         parser.add_argument("--model", help="the served model; needed for a new adapter")
         parser.add_argument("--wait", action="store_true", help="until it is ready or refused")
         parser.add_argument(

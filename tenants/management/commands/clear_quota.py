@@ -12,15 +12,13 @@ from tenants.models import Quota
 
 
 class Command(ReportingCommand):
-    help = "Remove a quota from a tenant, a project or a key."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("tenant", help="name or id")
+        parser.add_argument("tenant")
         parser.add_argument("limit", choices=[name.value for name in QUOTA_NAMES])
         place = parser.add_mutually_exclusive_group()
-        place.add_argument("--project", help="only of this project")
-        place.add_argument("--api-key", help="only of this key, by id or public id")
+        place.add_argument("--project")
+        place.add_argument("--api-key")
 
     def handle(self, *_: Any, **options: Any) -> None:
         tenant = tenant_named(options["tenant"])

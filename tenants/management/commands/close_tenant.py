@@ -19,7 +19,7 @@ class Command(ReportingCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("tenant", help="name or id")
+        parser.add_argument("tenant")
         add_yes(parser)
 
     def handle(self, *_: Any, **options: Any) -> None:

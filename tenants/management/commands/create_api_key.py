@@ -12,11 +12,9 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Create an API key and print it; it cannot be shown again."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("tenant", help="name or id")
+        parser.add_argument("tenant")
         parser.add_argument(
             "--project", help="project name; may be omitted if the tenant has only one"
         )

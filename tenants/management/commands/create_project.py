@@ -10,11 +10,9 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Create a project in a tenant."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("tenant", help="name or id")
+        parser.add_argument("tenant")
         parser.add_argument("name")
 
     def handle(self, *_: Any, **options: Any) -> None:

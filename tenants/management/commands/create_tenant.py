@@ -13,12 +13,10 @@ from tenants.models import Tenant, Tier
 
 
 class Command(ReportingCommand):
-    help = "Create a tenant with one project."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("name")
-        parser.add_argument("--tier", default="standard", help="SLA tier (default: standard)")
+        parser.add_argument("--tier", default="standard")
         parser.add_argument("--project", default="default", help="name of its first project")
 
     def handle(self, *_: Any, **options: Any) -> None:

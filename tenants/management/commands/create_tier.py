@@ -10,11 +10,9 @@ from tenants.models import ServiceClass
 
 
 class Command(ReportingCommand):
-    help = "Create an SLA tier from a preset; edit its numbers in the admin."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("name", help="letters, digits, - and _")
+        parser.add_argument("name")
         parser.add_argument("--preset", required=True, choices=[name.value for name in PRESETS])
 
     def handle(self, *_: Any, **options: Any) -> None:

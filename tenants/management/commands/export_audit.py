@@ -30,7 +30,6 @@ from tenants.models import AuditEvent
 
 
 class Command(ReportingCommand):
-    help = "Export the audit log of one tenant or all, in a form that others can verify."
     # As with export_tenant.
     is_one_transaction = False
 

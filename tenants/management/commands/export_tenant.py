@@ -27,7 +27,7 @@ class Command(ReportingCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("tenant", help="name or id")
+        parser.add_argument("tenant")
         parser.add_argument(
             "--output", type=Path, help="path of a new file; must not already exist"
         )

@@ -10,11 +10,9 @@ from tenants.models import ApiKey
 
 
 class Command(ReportingCommand):
-    help = "List a tenant's API keys, newest first."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("tenant", help="name or id")
+        parser.add_argument("tenant")
         parser.add_argument("--project", help="only of this project")
 
     def handle(self, *_: Any, **options: Any) -> None:

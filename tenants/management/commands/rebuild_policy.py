@@ -8,7 +8,6 @@ from tenants.policy.writer import rebuild_policy
 
 class Command(ReportingCommand):
     is_one_transaction = False
-    help = "Rewrite the whole policy snapshot in Redis."
 
     def handle(self, *_: Any, **options: Any) -> None:
         self.report(options, version=rebuild_policy())

@@ -10,11 +10,9 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Remove a member from a tenant; the account stays."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("tenant", help="name or id")
+        parser.add_argument("tenant")
         parser.add_argument("email")
         parser.add_argument(
             "--revoke-keys", action="store_true", help="revoke the API keys that they made, too"

@@ -10,11 +10,9 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Revoke an API key."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("id", help="id, public id, or the key itself")
+        parser.add_argument("id")
 
     def handle(self, *_: Any, **options: Any) -> None:
         key = api_key_named(options["id"])

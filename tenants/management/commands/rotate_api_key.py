@@ -11,11 +11,9 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Rotate an API key and print the new one; the old one works during the overlap."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("id", help="id, public id, or the key itself")
+        parser.add_argument("id")
         parser.add_argument(
             "--overlap", type=duration, default="24h", help="how long both work (default: 24h)"
         )

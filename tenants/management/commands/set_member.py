@@ -15,11 +15,9 @@ from tenants.permissions import Role
 
 
 class Command(ReportingCommand):
-    help = "Add a member to a tenant, or change a member's role; or invite somebody by e-mail."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("tenant", help="name or id")
+        parser.add_argument("tenant")
         parser.add_argument(
             "email", help="e-mail address; the account is created if it does not exist"
         )

@@ -15,13 +15,11 @@ from tenants.models.quota import IN_NANOS
 
 
 class Command(ReportingCommand):
-    help = "Set a quota of a tenant, or of one of its projects or keys."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("tenant", help="name or id")
+        parser.add_argument("tenant")
         parser.add_argument("limit", choices=[name.value for name in QUOTA_NAMES])
-        parser.add_argument("value", help="a whole number; for spend, dollars")
+        parser.add_argument("value")
         parser.add_argument(
             "--soft", action="store_true", help="soft limit: alert, but do not refuse"
         )
@@ -33,8 +31,8 @@ class Command(ReportingCommand):
             help="alert the tenant at this percentage; may be repeated (default: 50, 80 and 100)",
         )
         place = parser.add_mutually_exclusive_group()
-        place.add_argument("--project", help="only of this project")
-        place.add_argument("--api-key", help="only of this key, by id or public id")
+        place.add_argument("--project")
+        place.add_argument("--api-key")
 
     def handle(self, *_: Any, **options: Any) -> None:
         tenant = tenant_named(options["tenant"])

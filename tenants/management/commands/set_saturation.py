@@ -11,11 +11,9 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Choose what happens when the expected wait exceeds the tier's TTFT target."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("tenant", help="name or id")
+        parser.add_argument("tenant")
         parser.add_argument("on_saturation", choices=[choice.value for choice in OnSaturation])
         parser.add_argument(
             "--model", default="", help="the model that answers instead; only with smaller_model"

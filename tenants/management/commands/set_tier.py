@@ -9,12 +9,10 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Move a tenant to another SLA tier."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("tenant", help="name or id")
-        parser.add_argument("tier", help="name of the tier")
+        parser.add_argument("tenant")
+        parser.add_argument("tier")
 
     def handle(self, *_: Any, **options: Any) -> None:
         tenant = tenant_named(options["tenant"])

@@ -12,8 +12,6 @@ from tenants.models import User
 
 
 class Command(ReportingCommand):
-    help = "Create an account for the operators' admin."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("email")

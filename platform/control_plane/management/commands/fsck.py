@@ -18,7 +18,6 @@ _log = structlog.get_logger(__name__)
 
 class Command(ReportingCommand):
     is_one_transaction = False
-    help = "Check data consistency: policy snapshot, tenant isolation, ledger, usage, audit chain."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

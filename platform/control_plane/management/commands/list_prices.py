@@ -11,8 +11,6 @@ from tenants.management.reporting import Fact, ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "List prices that hold now or will, in micro-dollars per million tokens, by model."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("--model", help="only of this model")

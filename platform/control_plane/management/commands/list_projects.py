@@ -10,11 +10,9 @@ from tenants.management.reporting import Fact, ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "List a tenant's projects by name, with how many of their API keys work."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("tenant", help="name or id")
+        parser.add_argument("tenant")
 
     def handle(self, *_: Any, **options: Any) -> None:
         works = Count("api_keys", filter=Q(api_keys__revoked_at=None))

@@ -9,11 +9,9 @@ from tenants.management.reporting import Fact, ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "List a tenant's quotas: those of the whole, then of projects and API keys."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("tenant", help="name or id")
+        parser.add_argument("tenant")
 
     def handle(self, *_: Any, **options: Any) -> None:
         quotas = tenant_named(options["tenant"]).quotas.select_related("project", "api_key")

@@ -7,8 +7,6 @@ from tenants.management.reporting import Fact, ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "List the models of the catalogue by name, disabled ones too."
-
     def handle(self, *_: Any, **options: Any) -> None:
         models = ServedModel.objects.prefetch_related("tenants").order_by("name")
         rows: list[dict[str, Fact]] = [

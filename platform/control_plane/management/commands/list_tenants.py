@@ -17,8 +17,6 @@ _STATES: Final = {
 
 
 class Command(ReportingCommand):
-    help = "List tenants by name; those that were closed only with --state closed."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("--state", choices=list(_STATES), help="default: open and suspended")

@@ -9,8 +9,6 @@ from tenants.models import Tier
 
 
 class Command(ReportingCommand):
-    help = "List SLA tiers by priority, with how many tenants are in each."
-
     def handle(self, *_: Any, **options: Any) -> None:
         members = Count("tenants", filter=Q(tenants__closed_at=None))
         rows: list[dict[str, Fact]] = [

@@ -14,7 +14,6 @@ from tenants.management.reporting import Fact, ReportingCommand
 
 class Command(ReportingCommand):
     is_one_transaction = False
-    help = "List the workers of all pools, or of one, with what each holds and why one does not."
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)

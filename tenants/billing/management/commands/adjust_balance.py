@@ -11,7 +11,6 @@ from tenants.billing.models import LedgerTransaction
 
 
 class Command(BookingCommand):
-    help = "Adjust what a tenant is charged, up or down, with a reason."
     needs_memo = True
 
     def add_arguments(self, parser: CommandParser) -> None:

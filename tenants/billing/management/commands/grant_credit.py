@@ -12,11 +12,9 @@ from tenants.management.arguments import moment
 
 
 class Command(BookingCommand):
-    help = "Grant a tenant promotional credit."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("--expires", type=moment, help="e.g. 30d; default: never")
+        parser.add_argument("--expires", type=moment)
 
     def book(self, tenant_id: uuid.UUID, nanos: int, options: dict[str, Any]) -> LedgerTransaction:
         return credit.grant_promotion(

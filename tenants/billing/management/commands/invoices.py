@@ -46,10 +46,10 @@ class Command(ReportingCommand):
         super().add_arguments(parser)
         parser.add_argument("action", choices=["draft", "issue", "list", *_OF_ONE])
         parser.add_argument("invoice", nargs="?", help="number or id, for one invoice")
-        parser.add_argument("--month", type=_month, help="such as 2026-10 (default: last month)")
+        parser.add_argument("--month", type=_month)
         parser.add_argument("--tenant", help="name or id; default: all")
         parser.add_argument("--state", choices=InvoiceState.values, help="list only these")
-        parser.add_argument("--reference", default="", help="the payment's reference at the bank")
+        parser.add_argument("--reference", default="")
         parser.add_argument(
             "--reason",
             default="",

@@ -9,7 +9,5 @@ from tenants.billing.models import LedgerTransaction
 
 
 class Command(BookingCommand):
-    help = "Record a refund of prepaid credit; credit reserved by open requests cannot be refunded."
-
     def book(self, tenant_id: uuid.UUID, nanos: int, options: dict[str, Any]) -> LedgerTransaction:
         return credit.refund(tenant_id, nanos, reference=options["reference"], memo=options["memo"])

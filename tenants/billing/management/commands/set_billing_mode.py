@@ -10,11 +10,9 @@ from tenants.models import BillingMode
 
 
 class Command(ReportingCommand):
-    help = "Switch a tenant between prepaid and postpaid billing."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("tenant", help="id or name")
+        parser.add_argument("tenant")
         parser.add_argument("mode", choices=BillingMode.values)
 
     def handle(self, *_: Any, **options: Any) -> None:

@@ -11,8 +11,6 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Set what a GPU of a pool costs per hour and how many each worker has, for margins."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("pool")

@@ -11,8 +11,6 @@ from tenants.management.reporting import ReportingCommand
 
 
 class Command(ReportingCommand):
-    help = "Set what tenants pay for the adapters that they keep; 0 charges nothing."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("--per-gib-month", type=dollar_amount, required=True)

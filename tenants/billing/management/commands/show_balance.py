@@ -12,8 +12,6 @@ from tenants.money import dollars
 
 
 class Command(ReportingCommand):
-    help = "Show a tenant's balance, or its newest transactions."
-
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("tenant", help="id or name")

@@ -9,7 +9,5 @@ from tenants.billing.models import LedgerTransaction
 
 
 class Command(BookingCommand):
-    help = "Record credit that a tenant has paid for."
-
     def book(self, tenant_id: uuid.UUID, nanos: int, options: dict[str, Any]) -> LedgerTransaction:
         return credit.top_up(tenant_id, nanos, reference=options["reference"], memo=options["memo"])

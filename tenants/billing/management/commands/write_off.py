@@ -9,7 +9,6 @@ from tenants.billing.models import LedgerTransaction
 
 
 class Command(BookingCommand):
-    help = "Write off part of what a tenant owes."
     needs_memo = True
 
     def book(self, tenant_id: uuid.UUID, nanos: int, options: dict[str, Any]) -> LedgerTransaction:
