@@ -1,7 +1,8 @@
 """Base classes of the operators' admin pages."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+from urllib.parse import urlencode
 
 from django import forms
 from django.contrib.admin.utils import quote, unquote
@@ -13,6 +14,11 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from unfold.admin import ModelAdmin
 from unfold.paginator import InfinitePaginator
+
+from tenants.audit.triggers import must_be_audited
+
+# The permission of operators who book money.
+MAY_BOOK: Final = "billing.add_ledgertransaction"
 
 
 class OperatorAdmin(ModelAdmin):  # type: ignore[misc]
@@ -35,6 +41,17 @@ class OperatorAdmin(ModelAdmin):  # type: ignore[misc]
             except ValidationError:
                 raise Http404(f"No {self.opts.verbose_name} has such an id.") from None
         return super().changeform_view(request, object_id, *args, **kwargs)
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: Any = None
+    ) -> HttpResponse:
+        """Lead to the audit log, which has what came by every door; what is not audited has only
+        what was done here."""
+        if not must_be_audited(self.model):
+            answer: HttpResponse = super().history_view(request, object_id, extra_context)
+            return answer
+        narrowed = {"record_kind": self.model._meta.label, "q": unquote(object_id)}
+        return redirect(f"{reverse('admin:tenants_auditevent_changelist')}?{urlencode(narrowed)}")
 
     def formfield_for_foreignkey(
         self, db_field: Any, request: HttpRequest | None, **kwargs: Any
@@ -64,11 +81,12 @@ class OperatorAdmin(ModelAdmin):  # type: ignore[misc]
             "text": text,
             "button": button,
             "form": form or forms.Form(),
+            "media": self.media + (form.media if form else forms.Media()),
             "repeat": [
                 (name, value) for name, values in (repeat or {}).items() for value in values
             ],
             "is_final": is_final,
-            "back": reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"),
+            "back": list_address(self.model),
         }
         return TemplateResponse(request, "admin/ask_first.html", context)
 
@@ -82,8 +100,29 @@ class OperatorAdmin(ModelAdmin):  # type: ignore[misc]
         return request.method == "POST" and request.POST.get("sure") == "yes"
 
     def back_to(self, record: Model) -> HttpResponse:
-        name = f"admin:{self.opts.app_label}_{self.opts.model_name}_change"
-        return redirect(name, quote(record.pk))
+        return redirect(page_address(record))
+
+    def show_understood(
+        self, request: HttpRequest, form: forms.Form, **question: Any
+    ) -> HttpResponse:
+        """Return such a page for a form that is valid: what is posted from there is
+        `has_understood`."""
+        given = {name: request.POST.getlist(name) for name in form.fields}
+        return self.ask_first(request, repeat={"understood": ["yes"], **given}, **question)
+
+    def has_understood(self, request: HttpRequest) -> bool:
+        return "understood" in request.POST
+
+
+def list_address(model: type[Model]) -> str:
+    """Return the address of the list of a model's records."""
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+
+
+def page_address(record: Model) -> str:
+    """Return the address of a record's own page."""
+    page = f"admin:{record._meta.app_label}_{record._meta.model_name}_change"
+    return reverse(page, args=[quote(record.pk)])
 
 
 def full_name(record: Model) -> str:

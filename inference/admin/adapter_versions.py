@@ -19,6 +19,7 @@ from inference.admin.adapter_verbs import AdapterVerbs, percent, workers_text
 from inference.admin.adapters import BaseModelFilter
 from inference.models import AdapterVersion
 from inference.models.adapter import MOVES, AdapterState
+from tenants.verbs import verb
 
 _FACTS = ("public_name", "tenant", "condition", "share", "refusal_code", "refusal")
 _DETAILS = (
@@ -200,7 +201,7 @@ class AdapterVersionAdmin(AdapterVerbs):
         return self.ask_first(
             request,
             title=f"Archive {version}",
-            text="Permanent. It answers no new request, and stays stored until it is deleted.",
+            text=verb("adapters archive").ends,
             button="Archive",
             is_final=True,
         )
@@ -215,8 +216,7 @@ class AdapterVersionAdmin(AdapterVerbs):
         return self.ask_first(
             request,
             title=f"Delete {version}",
-            text="Permanent. It answers no new request, and what is stored of it is deleted once "
-            "no open request can need it.",
+            text=verb("adapters-versions delete").ends,
             button="Delete",
             form=form,
             is_final=True,

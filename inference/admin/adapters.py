@@ -17,6 +17,7 @@ from inference.adapters.worker_counts import state_of, worker_counts_of
 from inference.admin.adapter_forms import NameForm, TrafficForm
 from inference.admin.adapter_verbs import AdapterVerbs, percent, workers_text
 from inference.models import Adapter, ServedModel
+from tenants.verbs import verb
 
 # Of an adapter's versions, those that its page shows; the list of versions has all.
 _SHOWN = 100
@@ -162,8 +163,7 @@ class AdapterAdmin(AdapterVerbs):
         return self.ask_first(
             request,
             title=f"Change the traffic of {adapter.name}",
-            text="Requests that name no version are answered by one version, or by two by weight. "
-            "Gateways follow within a second; open streams stay with the version that they have.",
+            text=verb("adapters split").ends,
             button="Change traffic",
             form=form,
         )
@@ -179,8 +179,7 @@ class AdapterAdmin(AdapterVerbs):
         return self.ask_first(
             request,
             title=f"Delete {adapter.name}",
-            text="Permanent. New requests get a 404; what is stored of its versions is deleted "
-            "once no open request can need it.",
+            text=verb("adapters delete").ends,
             button="Delete",
             form=form,
             is_final=True,

@@ -38,6 +38,7 @@ from tenants.models import Tier
 from tenants.money import dollars
 from tenants.operator_admin import LogAdmin, OperatorAdmin, ReadOnlyAdmin
 from tenants.operator_forms import CheckboxesField
+from tenants.verbs import verb
 
 _NAMED = 5  # tenants in a cell of a list
 
@@ -104,8 +105,7 @@ class PoolAdmin(OperatorAdmin):
             request,
             title=f"Serve another model in {pool.name}",
             text=f"The pool serves {self.serves(pool)}, and refuses workers that bring anything "
-            "else. After this the next worker that registers decides. Workers that run go on "
-            "until they are drained.",
+            f"else. {verb('models pin').ends}",
             button="Let the next worker decide",
         )
 
@@ -199,8 +199,7 @@ class DeadLetterAdmin(ReadOnlyAdmin):
         return self.ask_first(
             request,
             title=f"Retry {letter}",
-            text="Runs the request once more, unbilled. The response is discarded; if the retry "
-            "succeeds, the stored request is deleted too. It may crash another worker.",
+            text=verb("dead-letters retry").ends,
             button="Retry",
         )
 
@@ -219,7 +218,7 @@ class DeadLetterAdmin(ReadOnlyAdmin):
         return self.ask_first(
             request,
             title=f"Discard {letter}",
-            text="Deletes the request and its prompt. It cannot be retried afterwards.",
+            text=verb("dead-letters discard").ends,
             button="Discard",
             is_final=True,
         )

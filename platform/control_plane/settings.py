@@ -106,6 +106,7 @@ TEMPLATES = [
             "libraries": {
                 "dashboard": "control_plane.dashboard.tags",
                 "docs": "control_plane.documentation.tags",
+                "operators": "control_plane.operator_site.tags",
             },
         },
     },

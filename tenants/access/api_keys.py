@@ -43,9 +43,11 @@ def issue_api_key(
     name: str = "",
     key: str | None = None,
     by: Principal = None,
+    operator_id: uuid.UUID | None = None,
     **fields: object,
 ) -> IssuedApiKey:
-    """Make a key of a project, or take in the `key` that was made before.
+    """Make a key of a project, or take in the `key` that was made before; `operator_id`: the
+    account of the operator who makes it, if one does.
 
     A key that is made by a key inherits the bounds that are not named, and counts into its maker's
     hard quotas. Raises `ValidationError` that names each bad field, and each in which the key is
@@ -53,7 +55,7 @@ def issue_api_key(
     `CapReached` where the tier allows no more keys, or no more quotas that it would count into.
     """
     record = ApiKey(project=project, tenant_id=project.tenant_id)
-    record.created_by_id = getattr(by, "user_id", None)
+    record.created_by_id = getattr(by, "user_id", operator_id)
     if isinstance(by, ApiKey) and is_bounded(by):
         record.budget_key = by.budget_key or by
     key = record.set_key(key_format.generate() if key is None else key)

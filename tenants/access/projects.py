@@ -51,6 +51,11 @@ def change_project(project: Project, **fields: Any) -> None:
     project.save()
 
 
+def delete_project(project: Project) -> None:
+    """Delete a project that nothing refers to, as an operator does. Raises `ProtectedError`."""
+    project.delete()
+
+
 def _set(project: Project, fields: dict[str, Any]) -> None:
     """Set the fields on the record. Raises `ValidationError` that names every bad one."""
     if fields.get("on_saturation", OnSaturation.SMALLER_MODEL) != OnSaturation.SMALLER_MODEL:

@@ -91,6 +91,7 @@ def add_quota(
     if Quota.objects.filter(place, limit=limit.value, is_own=quota.is_own).exists():
         raise Conflict(
             f"There is a quota of {limit.value} at this {quota.scope} already; change that one.",
+            code="quota_exists",
             param="limit",
         )
     check_cap(tenant.id, Cap.QUOTAS)

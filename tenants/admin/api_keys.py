@@ -15,12 +15,18 @@ from unfold.decorators import action, display
 from unfold.widgets import UnfoldAdminSelectWidget
 
 from gpu_workers.protocol.policy import Scope
-from tenants import key_format
-from tenants.access.api_keys import checked_fields, revoke_api_key, rotate_api_key
+from tenants.access.api_keys import (
+    change_api_key,
+    checked_fields,
+    issue_api_key,
+    revoke_api_key,
+    rotate_api_key,
+)
 from tenants.admin.shown_keys import ShowsKeys
 from tenants.models import ApiKey, Cap, check_cap_in_form
 from tenants.operator_admin import NeverDeleted
 from tenants.operator_forms import CheckboxesField, LinesField
+from tenants.verbs import verb
 
 _SCOPES = {
     Scope.INFERENCE: "inference: call models",
@@ -130,6 +136,7 @@ class ApiKeyAdmin(ShowsKeys, NeverDeleted):
         },
     )
     _lifecycle = ["last_used_at", "created_at", "created_by", "rotated_at", "previous_expires_at"]
+    _of_new: ClassVar = ["name", *_permissions[1]["fields"]]
     add_fieldsets = [(None, {"fields": ["project", "name"]}), _permissions]
     fieldsets = [
         (None, {"fields": ["masked", "name", "tenant", "project", "state"]}),
@@ -141,15 +148,17 @@ class ApiKeyAdmin(ShowsKeys, NeverDeleted):
         return [*self.readonly_fields, "project"] if obj else list(self.readonly_fields)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        is_revoked = isinstance(obj, ApiKey) and obj.is_revoked
-        return not is_revoked and bool(super().has_change_permission(request, obj))
+        is_fixed = isinstance(obj, ApiKey) and (obj.is_revoked or obj.is_playground)
+        return not is_fixed and bool(super().has_change_permission(request, obj))
 
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
-        if not change:
-            obj.tenant_id = obj.project.tenant_id
-            obj.created_by_id = request.user.pk
-            obj.shown_once = obj.set_key(key_format.generate())
-        super().save_model(request, obj, form, change)
+        if change:
+            change_api_key(obj, **{name: form.cleaned_data[name] for name in form.changed_data})
+            return
+        fields = {name: form.cleaned_data[name] for name in self._of_new}
+        issued = issue_api_key(obj.project, operator_id=request.user.pk, **fields)
+        obj.pk, obj._state.adding, obj.shown_once = issued.record.pk, False, issued.key
+        obj.refresh_from_db()
 
     def response_add(
         self, request: HttpRequest, obj: ApiKey, post_url_continue: str | None = None
@@ -199,8 +208,7 @@ class ApiKeyAdmin(ShowsKeys, NeverDeleted):
             return self.ask_first_of_list(
                 request,
                 title="Revoke API keys",
-                text=f"{_keys(active.count())} of {of}: new requests are refused within a second, "
-                "and open streams end. This cannot be undone.",
+                text=f"{_keys(active.count())} of {of}. {verb('keys revoke').ends}",
                 button="Revoke",
                 is_final=True,
             )
@@ -229,8 +237,7 @@ class ApiKeyAdmin(ShowsKeys, NeverDeleted):
         return self.ask_first(
             request,
             title=f"Rotate {record.masked}",
-            text="The key keeps its id and gets a new secret. The new key is shown once, on the "
-            "next page.",
+            text=verb("keys rotate").ends,
             button="Rotate",
             form=form,
         )
@@ -246,8 +253,7 @@ class ApiKeyAdmin(ShowsKeys, NeverDeleted):
         return self.ask_first(
             request,
             title=f"Revoke {record.masked}",
-            text="New requests with this key are refused within a second, and its open streams "
-            "end. This cannot be undone.",
+            text=verb("keys revoke").ends,
             button="Revoke",
             is_final=True,
         )

@@ -37,7 +37,7 @@ class VerbFilter(_WordFilter):
     parameter_name = "verb"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Lookups:
-        return [(verb.value, _words(verb)) for verb in Verb]
+        return [(verb.value, words(verb)) for verb in Verb]
 
 
 class RecordKindFilter(_WordFilter):
@@ -53,7 +53,7 @@ class ActorKindFilter(_WordFilter):
     parameter_name = "actor_kind"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> Lookups:
-        return [(kind.value, _words(kind)) for kind in ActorKind]
+        return [(kind.value, words(kind)) for kind in ActorKind]
 
 
 @admin.register(AuditEvent)
@@ -86,8 +86,7 @@ class AuditEventAdmin(LogAdmin):
 
     @admin.display(description="actor")
     def who(self, event: AuditEvent) -> str:
-        name = event.personal.actor_name if _has_names(event) else ""
-        return name or f"{_words(event.actor_kind)} {event.actor_id}".strip()
+        return actor_of(event)
 
     @admin.display(description="IP address")
     def address(self, event: AuditEvent) -> str:
@@ -105,13 +104,11 @@ class AuditEventAdmin(LogAdmin):
         },
     )
     def what(self, event: AuditEvent) -> str:
-        return _words(event.verb)
+        return words(event.verb)
 
     @admin.display(description="record")
     def record(self, event: AuditEvent) -> str:
-        kind = event.record_kind.rpartition(".")[2]
-        name = event.personal.record_name if _has_names(event) else event.record_id
-        return f"{kind} {name or event.record_id}".strip()
+        return record_of(event)
 
     @admin.display(description="changed fields")
     def changed(self, event: AuditEvent) -> str:
@@ -176,5 +173,19 @@ def _has_names(event: AuditEvent) -> bool:
     return hasattr(event, "personal")
 
 
-def _words(text: str) -> str:
+def actor_of(event: AuditEvent) -> str:
+    """Name who did it; read with `personal`."""
+    name = event.personal.actor_name if _has_names(event) else ""
+    return name or f"{words(event.actor_kind)} {event.actor_id}".strip()
+
+
+def record_of(event: AuditEvent) -> str:
+    """Name what it was done to; read with `personal`."""
+    kind = event.record_kind.rpartition(".")[2]
+    name = event.personal.record_name if _has_names(event) else event.record_id
+    return f"{kind} {name or event.record_id}".strip()
+
+
+def words(text: str) -> str:
+    """Return a value of the log as people read it."""
     return str(text).replace("_", " ")

@@ -15,6 +15,7 @@ from tenants.isolation.audit_actor import address_of
 from tenants.models import Tenant, User
 from tenants.operator_admin import OperatorAdmin
 from tenants.permissions import ACTING_ROLES, Role
+from tenants.verbs import verb
 
 
 class ActForm(forms.Form):
@@ -65,8 +66,8 @@ class ActsAsMember(OperatorAdmin):
             request,
             title=f"Act as a member of {tenant.name}",
             text=f"For {minutes} minutes at most you see their pages in the role you choose, "
-            "without secrets, and may change projects and the organisation's name. Owners get an "
-            "e-mail with the reason, and what you do stands in their audit log under your name.",
+            "without secrets, and may change projects and the organisation's name. "
+            f"{verb('tenants act').ends}",
             button="Act as a member",
             form=form,
         )

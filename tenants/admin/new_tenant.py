@@ -15,6 +15,7 @@ from unfold.widgets import (
 from tenants.access.api_keys import issue_api_key
 from tenants.access.invitations.inviting import check_can_invite, invite
 from tenants.access.projects import add_tenant
+from tenants.admin import by_verbs
 from tenants.admin.shown_keys import ShowsKeys
 from tenants.errors import TenantsError
 from tenants.models import Project, Tenant
@@ -78,7 +79,7 @@ class MadeWhole(ShowsKeys):
 
     def save_model(self, request: HttpRequest, obj: Tenant, form: Any, change: bool) -> None:
         if change:
-            super().save_model(request, obj, form, change)
+            by_verbs.save(obj, form.changed_data)
             return
         asked = form.cleaned_data
         project = add_tenant(obj, project=asked["project"])

@@ -22,18 +22,11 @@ from unfold.forms import (
     UserCreationForm,
 )
 
-from tenants.access.people import (
-    OPERATOR,
-    check_may_go,
-    lock_owners,
-    remove,
-    set_alerts,
-    set_member,
-)
+from tenants.access.people import check_may_go, delete_account, lock_owners
+from tenants.admin import by_verbs
 from tenants.errors import Conflict
 from tenants.models import Cap, Invitation, Membership, User, check_cap_in_form
 from tenants.operator_admin import OperatorAdmin, ReadOnlyAdmin
-from tenants.permissions import Role
 
 # Roles are in Membership, the address in User; sessions and codes are their owner's; providers are
 # the tenants'.
@@ -53,23 +46,24 @@ class MembershipForm(forms.ModelForm):  # type: ignore[type-arg]
         if tenant is not None and "tenant" in self.changed_data:
             check_cap_in_form(tenant.pk, Cap.MEMBERS)
         if not self.instance._state.adding and "role" in self.changed_data:
-            _check_may_go(self.instance)
+            check_may_all_go([self.instance])
 
 
 class MembershipsOfUser(PaginationInlineFormSet):  # type: ignore[misc]
     def clean(self) -> None:
         super().clean()
-        for form in self.deleted_forms:
-            _check_may_go(form.instance)
+        check_may_all_go(form.instance for form in self.deleted_forms)
 
 
-def _check_may_go(membership: Membership) -> None:
+def check_may_all_go(memberships: Iterable[Membership]) -> None:
     """Check as the verbs do that come after it, for a form. Raises `ValidationError`."""
-    lock_owners(membership.tenant_id)
-    try:
-        check_may_go(membership)
-    except Conflict as conflict:
-        raise ValidationError(conflict.message, code=conflict.code) from None
+    going = list(Membership.objects.filter(pk__in=[each.pk for each in memberships]))
+    for membership in going:
+        lock_owners(membership.tenant_id)
+        try:
+            check_may_go(membership, others=going)
+        except Conflict as conflict:
+            raise ValidationError(conflict.message, code=conflict.code) from None
 
 
 def _needed(memberships: Iterable[Membership]) -> list[str]:
@@ -82,15 +76,6 @@ def _needed(memberships: Iterable[Membership]) -> list[str]:
         except Conflict as conflict:
             found.append(f"{membership.user.email} in {membership.tenant.name}: {conflict.message}")
     return found
-
-
-def _save(membership: Membership) -> None:
-    """Add or change a member as a form says."""
-    role, gets_alerts = Role(membership.role), membership.gets_alerts
-    saved, _is_new = set_member(membership.tenant, membership.user, role, by=OPERATOR)
-    if saved.gets_alerts != gets_alerts:
-        set_alerts(saved, gets_alerts, by=OPERATOR)
-    membership.pk = saved.pk
 
 
 class MembershipOfUser(TabularInline):  # type: ignore[misc]
@@ -133,10 +118,14 @@ class UserAdmin(DjangoUserAdmin, OperatorAdmin):  # type: ignore[type-arg,misc]
         return *found, [*protected, *_needed(members)]
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
-        for membership in formset.save(commit=False):
-            _save(membership)
-        for membership in formset.deleted_objects:
-            remove(membership, by=OPERATOR)
+        by_verbs.save_formset(formset)
+
+    def delete_model(self, request: HttpRequest, obj: User) -> None:
+        delete_account(obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: Iterable[User]) -> None:
+        for user in queryset:
+            delete_account(user)
 
     # Whoever may change accounts can create a superuser, or take one over.
 
@@ -180,14 +169,14 @@ class MembershipAdmin(OperatorAdmin):
         return *found, [*protected, *_needed(objs)]
 
     def save_model(self, request: HttpRequest, obj: Membership, form: Any, change: bool) -> None:
-        _save(obj)
+        by_verbs.save(obj, form.changed_data)
 
     def delete_model(self, request: HttpRequest, obj: Membership) -> None:
-        remove(obj, by=OPERATOR)
+        by_verbs.delete(obj)
 
     def delete_queryset(self, request: HttpRequest, queryset: Iterable[Membership]) -> None:
         for membership in queryset:
-            remove(membership, by=OPERATOR)
+            by_verbs.delete(membership)
 
 
 @admin.register(Invitation)

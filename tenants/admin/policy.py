@@ -11,6 +11,7 @@ from unfold.decorators import action
 from tenants.models import PolicyVersion
 from tenants.operator_admin import ReadOnlyAdmin
 from tenants.policy.writer import rebuild_policy
+from tenants.verbs import verb
 
 
 @admin.register(PolicyVersion)
@@ -24,8 +25,7 @@ class PolicyVersionAdmin(ReadOnlyAdmin):
             return self.ask_first(
                 request,
                 title="Rebuild the policy snapshot",
-                text="Writes all keys, tenants and models to Redis again, whatever is there now. "
-                "Gateways see either the old snapshot or the new one, never a part of it.",
+                text=verb("policy rebuild").ends,
                 button="Rebuild",
             )
         try:

@@ -21,13 +21,17 @@ from unfold.forms import PaginationInlineFormSet
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from tenants.access.projects import check_smaller_model
+from tenants.admin import by_verbs
+from tenants.admin.bookings import BooksMoney
 from tenants.admin.impersonation import ActsAsMember
 from tenants.admin.limits import QuotaValueForm
 from tenants.admin.new_tenant import MadeWhole
+from tenants.admin.people import MembershipForm, check_may_all_go
 from tenants.admin.storage import storage_text
 from tenants.models import Cap, Membership, Project, Quota, Tenant, Tier, check_cap_in_form
 from tenants.offboarding.closing import close_tenant
 from tenants.operator_admin import NeverDeleted, OperatorAdmin
+from tenants.verbs import verb
 
 
 class ProjectForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -84,6 +88,12 @@ class ProjectFormSet(CappedFormSet):
 class MembershipFormSet(CappedFormSet):
     cap = Cap.MEMBERS
 
+    def clean(self) -> None:
+        """Keep the tenant an owner, whoever is deleted or demoted together."""
+        super().clean()
+        changed = [form for form in self.initial_forms if "role" in form.changed_data]
+        check_may_all_go(form.instance for form in [*changed, *self.deleted_forms])
+
 
 class QuotaFormSet(CappedFormSet):
     cap = Cap.QUOTAS
@@ -103,6 +113,7 @@ class ProjectInline(TabularInline):  # type: ignore[misc]
 
 class MembershipInline(TabularInline):  # type: ignore[misc]
     model = Membership
+    form = MembershipForm
     formset = MembershipFormSet
     extra = 0
     per_page = 20
@@ -155,7 +166,8 @@ class NameForm(forms.Form):
 
 
 @admin.register(Tenant)
-class TenantAdmin(ActsAsMember, MadeWhole, NeverDeleted):
+class TenantAdmin(ActsAsMember, BooksMoney, MadeWhole, NeverDeleted):
+    change_form_outer_before_template = "admin/tenants/overview.html"
     list_display = ["name", "tier", "state", "project_count", "created_at"]
     list_filter = [("tier", RelatedDropdownFilter), "is_suspended"]
     search_fields = ["name", "id__startswith"]
@@ -212,6 +224,9 @@ class TenantAdmin(ActsAsMember, MadeWhole, NeverDeleted):
     def storage(self, tenant: Tenant) -> str:
         return storage_text(tenant)
 
+    def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
+        by_verbs.save_formset(formset)
+
     # From the list ------------------------------------------------------------------------------
 
     @admin.action(permissions=["change"], description="Suspend the selected tenants")
@@ -221,8 +236,7 @@ class TenantAdmin(ActsAsMember, MadeWhole, NeverDeleted):
             return self.ask_first_of_list(
                 request,
                 title="Suspend tenants",
-                text=f"{_named(active)}: new requests are refused and open streams end. Nothing is "
-                "deleted.",
+                text=f"{_named(active)}. {verb('tenants suspend').ends}",
                 button="Suspend",
                 is_final=True,
             )
@@ -246,8 +260,7 @@ class TenantAdmin(ActsAsMember, MadeWhole, NeverDeleted):
         return self.ask_first_of_list(
             request,
             title="Change tier",
-            text=f"{_tenants(movable.count())} will get the limits, SLA targets and prices of the "
-            "new tier, for new requests only.",
+            text=f"{_named(movable)}. {verb('tenants tier').ends}",
             button="Change tier",
             form=form,
         )
@@ -262,7 +275,7 @@ class TenantAdmin(ActsAsMember, MadeWhole, NeverDeleted):
         return self.ask_first(
             request,
             title=f"Suspend {tenant.name}",
-            text="New requests are refused and open streams end. Nothing is deleted.",
+            text=verb("tenants suspend").ends,
             button="Suspend",
         )
 
@@ -274,7 +287,7 @@ class TenantAdmin(ActsAsMember, MadeWhole, NeverDeleted):
         return self.ask_first(
             request,
             title=f"Resume {tenant.name}",
-            text="Its keys work again immediately.",
+            text=verb("tenants resume").ends,
             button="Resume",
         )
 
@@ -288,8 +301,7 @@ class TenantAdmin(ActsAsMember, MadeWhole, NeverDeleted):
         return self.ask_first(
             request,
             title=f"Change the tier of {tenant.name}",
-            text=f"The current tier is {tenant.tier}. The limits, SLA targets and prices of the "
-            "new tier apply to new requests only.",
+            text=f"The current tier is {tenant.tier}. {verb('tenants tier').ends}",
             button="Change tier",
             form=form,
         )
@@ -303,17 +315,15 @@ class TenantAdmin(ActsAsMember, MadeWhole, NeverDeleted):
         return self.ask_first(
             request,
             title=f"Close {tenant.name}",
-            text="Permanent. Keys are revoked, members with no other tenant lose their accounts, "
-            "and names are pseudonymised. Usage, the ledger and the audit log's hash chain are "
-            "kept.",
+            text=verb("tenants close").ends,
             button="Close permanently",
             form=form,
             is_final=True,
         )
 
-    def _do(self, request: HttpRequest, tenant: Tenant, verb: Any, done: str) -> HttpResponse:
+    def _do(self, request: HttpRequest, tenant: Tenant, work: Any, done: str) -> HttpResponse:
         try:
-            verb()
+            work()
         except ValidationError as error:
             messages.error(request, " ".join(error.messages))
         else:
@@ -322,12 +332,12 @@ class TenantAdmin(ActsAsMember, MadeWhole, NeverDeleted):
         return self.back_to(tenant)
 
 
-def _each(tenants: QuerySet[Tenant], verb: Callable[[Tenant], None]) -> int:
+def _each(tenants: QuerySet[Tenant], work: Callable[[Tenant], None]) -> int:
     """Do this with all of them as they are now; return with how many."""
     locked = Tenant.objects.select_for_update(of=("self",), no_key=True)
     chosen = list(locked.filter(pk__in=tenants.values("pk")).order_by("pk"))
     for tenant in chosen:
-        verb(tenant)
+        work(tenant)
     return len(chosen)
 
 
@@ -368,3 +378,13 @@ class ProjectAdmin(OperatorAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         # Another tenant would get its keys and usage.
         return [*self.readonly_fields, "tenant"] if obj else list(self.readonly_fields)
+
+    def save_model(self, request: HttpRequest, obj: Project, form: Any, change: bool) -> None:
+        by_verbs.save(obj, form.changed_data)
+
+    def delete_model(self, request: HttpRequest, obj: Project) -> None:
+        by_verbs.delete(obj)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Project]) -> None:
+        for project in queryset:
+            by_verbs.delete(project)

@@ -17,6 +17,7 @@ from tenants.amount_fields import DollarsField
 from tenants.errors import TenantsError
 from tenants.money import dollars
 from tenants.operator_admin import LogAdmin, NeverDeleted, ReadOnlyAdmin
+from tenants.verbs import verb
 from tenants.webhooks import deliveries, endpoints
 from tenants.webhooks.models import (
     BalanceAlert,
@@ -74,8 +75,7 @@ class EndpointAdmin(ReadOnlyAdmin):
             return self.ask_first(
                 request,
                 title="Disable this webhook endpoint",
-                text="Nothing more is sent to it. Pending deliveries fail, and can be redelivered "
-                "once the endpoint is enabled again.",
+                text=verb("webhooks disable").ends,
                 button="Disable",
                 is_final=True,
             )
@@ -93,7 +93,7 @@ class EndpointAdmin(ReadOnlyAdmin):
             return self.ask_first(
                 request,
                 title="Enable this webhook endpoint",
-                text="New events will be sent to it.",
+                text=verb("webhooks enable").ends,
                 button="Enable",
             )
         record = endpoints.locked(record.pk)
@@ -110,7 +110,7 @@ class EndpointAdmin(ReadOnlyAdmin):
             return self.ask_first(
                 request,
                 title="Send a test event",
-                text="Sends an event of type webhook.test to this endpoint.",
+                text=verb("webhooks test").ends,
                 button="Send",
             )
         try:

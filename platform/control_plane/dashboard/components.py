@@ -12,8 +12,8 @@ from django.views.decorators.http import require_safe
 
 from control_plane.dashboard.charts.samples import sample_bars, samples
 from control_plane.dashboard.forms import FilterForm, PageForm
-from control_plane.dashboard.limit_rows import LimitRow
 from control_plane.dashboard.page import sign_in_first
+from control_plane.records.limit_rows import LimitRow
 from control_plane.web.pages import private, signed_in
 from gpu_workers.protocol.policy import LimitName
 from tenants.pagination import Page

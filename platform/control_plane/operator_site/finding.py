@@ -9,16 +9,14 @@ from typing import Any, Final, cast
 from django.apps import apps
 from django.contrib.admin import ModelAdmin
 from django.contrib.admin.sites import AdminSite
-from django.contrib.admin.utils import quote
 from django.db.models import Model, QuerySet, UUIDField
 from django.http import HttpRequest, HttpResponseBase
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
-from django.urls import reverse
 from django.utils.http import urlencode
 from django.utils.text import capfirst
 
-from tenants.operator_admin import full_name
+from tenants.operator_admin import full_name, list_address, page_address
 
 # Of each list; the list itself has the rest.
 SHOWN: Final = 10
@@ -96,15 +94,10 @@ def _has_ids(model: type[Model]) -> bool:
 
 
 def _found(page: "ModelAdmin[Any]", rows: "QuerySet[Any]", asked: str) -> Found:
-    options = page.opts
-    name = f"admin:{options.app_label}_{options.model_name}"
     some = list(rows[: SHOWN + 1])
     return Found(
-        title=capfirst(cast(str, options.verbose_name_plural)),
-        address=f"{reverse(f'{name}_changelist')}?{urlencode({'q': asked})}",
-        rows=tuple(
-            (full_name(each), reverse(f"{name}_change", args=[quote(each.pk)]))
-            for each in some[:SHOWN]
-        ),
+        title=capfirst(cast(str, page.opts.verbose_name_plural)),
+        address=f"{list_address(page.model)}?{urlencode({'q': asked})}",
+        rows=tuple((full_name(each), page_address(each)) for each in some[:SHOWN]),
         has_more=len(some) > SHOWN,
     )

@@ -7,6 +7,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from control_plane.operator_site.dashboards.registry import DASHBOARDS
+from tenants.operator_admin import list_address
 
 # Each model with its icon from Material Symbols.
 _GROUPS: tuple[tuple[str, tuple[tuple[str, str], ...]], ...] = (
@@ -106,7 +107,8 @@ def _dashboards(request: HttpRequest) -> list[dict[str, Any]]:
 def _links(request: HttpRequest, models: tuple[tuple[str, str], ...]) -> list[dict[str, Any]]:
     links = []
     for label, icon in models:
-        options = apps.get_model(label)._meta
+        model = apps.get_model(label)
+        options = model._meta
         may = (f"{options.app_label}.{verb}_{options.model_name}" for verb in ("view", "change"))
         if any(map(request.user.has_perm, may)):
             title = str(options.verbose_name_plural)
@@ -114,7 +116,7 @@ def _links(request: HttpRequest, models: tuple[tuple[str, str], ...]) -> list[di
                 {
                     "title": title[0].upper() + title[1:],
                     "icon": icon,
-                    "link": reverse(f"admin:{options.app_label}_{options.model_name}_changelist"),
+                    "link": list_address(model),
                 }
             )
     return links

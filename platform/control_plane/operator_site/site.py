@@ -1,6 +1,7 @@
 """The operators' admin as a site: each page is one transaction across all tenants, and its changes
 are recorded in the audit log under the operator's name."""
 
+import uuid
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, cast
@@ -16,6 +17,7 @@ from unfold.sites import UnfoldAdminSite
 
 from control_plane.operator_site.dashboards.registry import DASHBOARDS
 from control_plane.operator_site.finding import find_page
+from control_plane.operator_site.rerating import rerate_page
 from control_plane.operator_site.sign_in_form import OperatorSignInForm
 from tenants.access.entry_policy import is_operators
 from tenants.access.session_proofs import proofs_of
@@ -66,6 +68,7 @@ class OperatorSite(UnfoldAdminSite):  # type: ignore[misc]
         return [
             path("pages/", self.admin_view(self.all_pages), name="all-pages"),
             path("find/", self.admin_view(require_safe(self.find)), name="find"),
+            path("rerate/<uuid:tenant_id>/", self.admin_view(self.rerate), name="rerate"),
             *(address for dashboard in DASHBOARDS for address in dashboard.urls(self)),
         ]
 
@@ -86,6 +89,9 @@ class OperatorSite(UnfoldAdminSite):  # type: ignore[misc]
 
     def find(self, request: HttpRequest) -> HttpResponseBase:
         return find_page(self, request)
+
+    def rerate(self, request: HttpRequest, tenant_id: uuid.UUID) -> HttpResponseBase:
+        return rerate_page(self, request, tenant_id)
 
     def autocomplete_view(self, request: HttpRequest) -> HttpResponseBase:
         return FullNames.as_view(admin_site=self)(request)

@@ -33,7 +33,11 @@ def add_domain(tenant: Tenant, *, domain: str) -> MailDomain:
     # Of two at the same time the second counts the first.
     Tenant.objects.select_for_update(no_key=True, of=("self",)).get(pk=tenant.pk)
     if MailDomain.objects.filter(domain=name).exists():
-        raise Conflict(f"This organisation has the domain {name} already.", param="domain")
+        raise Conflict(
+            f"This organisation has the domain {name} already.",
+            code="domain_exists",
+            param="domain",
+        )
     if MailDomain.objects.count() >= MAX_DOMAINS:
         raise Conflict(
             f"There are {MAX_DOMAINS} mail domains already; remove one first.",

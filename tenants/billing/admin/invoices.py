@@ -27,6 +27,7 @@ from tenants.billing.invoicing.pdf import pdf_bytes
 from tenants.billing.models import Invoice, InvoiceLine, InvoiceState, LineKind, SlaReview
 from tenants.errors import Conflict
 from tenants.money import dollars, dollars_and_cents
+from tenants.verbs import verb
 
 
 class ReferenceForm(forms.Form):
@@ -223,8 +224,7 @@ class InvoiceAdmin(SlaHoldAdmin):
         return self.ask_first(
             request,
             title=f"Issue {invoice.tenant.name}'s invoice for {invoice.month}",
-            text=f"The invoice gets its number, and {dollars_and_cents(invoice.payable_nanos)} "
-            "becomes due. It cannot be changed afterwards.",
+            text=f"{dollars_and_cents(invoice.payable_nanos)}. {verb('invoices issue').ends}",
             button="Issue",
         )
 
@@ -264,8 +264,7 @@ class InvoiceAdmin(SlaHoldAdmin):
         return self.ask_first(
             request,
             title=f"Void {invoice}",
-            text="The invoice keeps its number and is no longer due. Its month can be invoiced "
-            "again.",
+            text=verb("invoices void").ends,
             button="Void",
             form=form,
             is_final=True,
@@ -285,7 +284,7 @@ class InvoiceAdmin(SlaHoldAdmin):
         return self.ask_first(
             request,
             title=f"Discard {invoice.tenant.name}'s draft for {invoice.month}",
-            text="A draft has no number yet, so discarding it leaves no gap.",
+            text=verb("invoices discard").ends,
             button="Discard",
             is_final=True,
         )

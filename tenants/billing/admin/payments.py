@@ -26,6 +26,7 @@ from tenants.billing.payments.resolving import resolve
 from tenants.errors import Conflict
 from tenants.money import dollars_and_cents
 from tenants.operator_admin import LogAdmin, NeverDeleted, OperatorAdmin, ReadOnlyAdmin
+from tenants.verbs import verb
 
 
 @admin.register(Seller)
@@ -137,8 +138,7 @@ class ProviderEventAdmin(LogAdmin):
         return self.ask_first(
             request,
             title=f"Resolve {event}",
-            text=f"{event.reason} First make the books right: mark the invoice as paid, void it, "
-            "or post an adjustment.",
+            text=f"{event.reason} {verb('payments resolve').ends}",
             button="Resolve",
             form=form,
         )

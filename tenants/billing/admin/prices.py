@@ -1,10 +1,14 @@
 """The price book and the cost of GPUs."""
 
-from typing import Any
+from datetime import datetime
+from typing import Any, ClassVar
 
 from django import forms
-from django.contrib import admin
-from django.http import HttpRequest
+from django.contrib import admin, messages
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404
+from unfold.decorators import action
 from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from tenants.amount_fields import MicroDollarsField
@@ -110,6 +114,15 @@ class _PriceForm(_EnteredForm, _TokenPricesForm):
     pass
 
 
+class EndForm(forms.Form):
+    at = forms.DateTimeField(
+        label="When (UTC)",
+        required=False,
+        help_text="Such as 2030-01-31 18:00; blank ends it now.",
+        widget=UnfoldAdminTextInputWidget(attrs={"autocomplete": "off"}),
+    )
+
+
 class _EnteredAdmin(AppendOnlyAdmin):
     """A record that is never changed: a new one replaces the one in effect."""
 
@@ -125,6 +138,93 @@ class PriceAdmin(_EnteredAdmin, _AmountsAdmin):
     list_display = ["model", "tier", "adapter", *_SHOWN, "batch_discount", *_PERIOD]
     list_filter = ["model"]
     search_fields = ["model", "tier", "adapter"]
+    actions_detail: ClassVar = ["end_one"]
+
+    def add_view(
+        self, request: HttpRequest, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """Show what was understood before it is entered: a price is never changed."""
+        is_first = request.method == "POST" and not self.is_sure(request)
+        if is_first and self.has_add_permission(request):
+            form = self.get_form(request)(request.POST)
+            if form.is_valid():
+                given = {name: request.POST.getlist(name) for name in request.POST}
+                given.pop("csrfmiddlewaretoken", None)
+                return self.ask_first(
+                    request,
+                    title=f"New price: {form.instance.what_for}",
+                    text=_understood(form.instance),
+                    button="Enter",
+                    repeat=given,
+                )
+        answer: HttpResponse = super().add_view(request, form_url, extra_context)
+        return answer
+
+    def has_end_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
+        return request.user.has_perm("billing.add_price")
+
+    def get_actions_detail(self, request: HttpRequest, object_id: str) -> list[Any]:
+        is_open = Price.objects.filter(pk=object_id, effective_until=None).exists()
+        return list(super().get_actions_detail(request, object_id)) if is_open else []
+
+    @action(description="End", url_path="end", permissions=["end"], icon="event_busy")
+    def end_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        price = get_object_or_404(Price, pk=object_id)
+        form = EndForm(request.POST if self.is_sure(request) else None)
+        if form.is_valid():
+            try:
+                price_book.end(price, form.cleaned_data["at"])
+            except ValidationError as refusal:
+                form.add_error(None, refusal)
+            else:
+                ended = f"{price.effective_until:%-d %B %Y, %H:%M} UTC"
+                messages.success(request, f"The price of {price.what_for} ends: {ended}.")
+                return self.back_to(price)
+        return self.ask_first(
+            request,
+            title=f"End the price of {price.what_for}",
+            text=f"This {price_book.consequence_of_ending(price)}. A new price for the same model "
+            "takes its place by itself, without this.",
+            button="End the price",
+            form=form,
+            is_final=True,
+        )
+
+
+def _understood(price: Price) -> str:
+    """Say what a new price is, what it takes the place of, and what a request costs by it."""
+    begins = price.effective_from
+    when = f"from {begins:%-d %B %Y, %H:%M} UTC" if isinstance(begins, datetime) else "from now"
+    if price.effective_until:
+        when += f" until {price.effective_until:%-d %B %Y, %H:%M} UTC"
+    before = price_book.open_price(price.model, price.tier, price.adapter)
+    return (
+        f"{_amounts(price)}, per million tokens, {when}. "
+        f"{f'Before: {_amounts(before)}.' if before else 'There was no such price before.'} "
+        f"A request of {_PROMPT:,} prompt and {_COMPLETION:,} completion tokens costs "
+        f"{_example(price)}{f', {_example(before)} before' if before else ''}."
+    )
+
+
+_PROMPT, _COMPLETION = 1000, 500
+
+
+def _amounts(price: Price) -> str:
+    discount = price.batch_discount_permille
+    return (
+        f"{_per_million(price.prompt_micros_per_million_tokens)} prompt, "
+        f"{_per_million(price.cached_micros_per_million_tokens)} cached, "
+        f"{_per_million(price.completion_micros_per_million_tokens)} completion"
+        + (f", batch {discount / 10:g}% less" if discount else "")
+    )
+
+
+def _example(price: Price) -> str:
+    picos = (
+        price.prompt_micros_per_million_tokens * _PROMPT
+        + price.completion_micros_per_million_tokens * _COMPLETION
+    )
+    return dollars(picos // 1000)
 
 
 @admin.register(PriceCorrection)

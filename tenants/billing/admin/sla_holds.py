@@ -16,6 +16,7 @@ from tenants.billing.models import Invoice, LineKind, SlaDecision, SlaReview
 from tenants.errors import Conflict
 from tenants.management.arguments import one_sentence
 from tenants.operator_admin import ReadOnlyAdmin
+from tenants.verbs import verb
 
 
 class ReasonForm(forms.Form):
@@ -58,14 +59,14 @@ class SlaHoldAdmin(ReadOnlyAdmin):
         description="Refuse SLA credit", url_path="refuse", permissions=["settle"], icon="close"
     )
     def refuse_one(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        text = "The SLA credit is taken off the draft, which can then be issued without it."
+        text = verb("invoices refuse").ends
         return self._decide(request, object_id, sla_holds.refuse_credit, "Refuse", text, "refused")
 
     def _decide(
         self,
         request: HttpRequest,
         object_id: str,
-        verb: Callable[..., object],
+        decide: Callable[..., object],
         word: str,
         text: str,
         done: str,
@@ -75,7 +76,7 @@ class SlaHoldAdmin(ReadOnlyAdmin):
         if form.is_valid():
             reason = form.cleaned_data["reason"]
             return self._do(
-                request, invoice, lambda: verb(invoice.id, reason=reason), f"SLA credit {done}."
+                request, invoice, lambda: decide(invoice.id, reason=reason), f"SLA credit {done}."
             )
         title = f"{word} the SLA credit of {invoice.tenant.name}'s draft for {invoice.month}"
         return self.ask_first(request, title=title, text=text, button=word, form=form)

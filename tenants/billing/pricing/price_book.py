@@ -91,6 +91,24 @@ def end(row: _Dated, at: datetime | None = None) -> None:
     _close(row, at)
 
 
+def consequence_of_ending(price: Price, at: datetime | None = None) -> str:
+    """Say what ending a price does, as the end of a sentence that begins with "This": which price
+    applies then, or that nothing is charged."""
+    when = "now" if at is None else f"on {at:%d %B %Y, %H:%M} UTC"
+    place = " and ".join(
+        part
+        for part in (
+            price.tier and f"tier {price.tier}",
+            price.adapter and f"adapter {price.adapter}",
+        )
+        if part
+    )
+    if place and open_price(price.model):
+        return f"ends the price of {price.model} for {place} {when}; its general price applies then"
+    whose = f"{price.model} for {place}" if place else price.model
+    return f"makes {whose} free {when}, as no other price applies"
+
+
 def open_price(model: str, tier: str = "", adapter: str = "") -> Price | None:
     """Return the price without an end."""
     return _open_before(Price(model=model, tier=tier, adapter=adapter))

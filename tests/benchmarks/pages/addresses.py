@@ -82,7 +82,7 @@ def reports() -> Iterator[tuple[str, str]]:
 
 
 def of_operators() -> Iterator[tuple[str, str]]:
-    """Yield each of the operators' dashboards, its fragment and its files."""
+    """Yield each of the operators' dashboards, its fragment and its files, and a tenant's page."""
     from control_plane.operator_site.dashboards.ranged import RangedDashboard
     from control_plane.operator_site.dashboards.registry import DASHBOARDS
     from django.urls import reverse
@@ -93,6 +93,7 @@ def of_operators() -> Iterator[tuple[str, str]]:
         for table in each.tables if isinstance(each, RangedDashboard) else ():
             address = reverse(f"admin:dashboard-{each.name}-csv", args=[table])
             yield f"operators {each.name}, {table} as a file", address
+    yield "operators a tenant", "/admin/tenants/tenant/{tenant}/change/"
 
 
 def _days_ago(days: int) -> str:

@@ -135,12 +135,43 @@ def memberships_of(user: User, **fields: str) -> dict[str, str]:
     return {"email": user.email, "is_active": "on", **named}
 
 
-@pytest.mark.parametrize("way", ["page", "delete", "list", "account", "inline", "removed inline"])
+def members_of(tenant: Tenant, **fields: str) -> dict[str, str]:
+    """The form of a tenant with all its members, in the order of their addresses."""
+    members = list(tenant.memberships.order_by("user__email"))
+    sets = ("projects", "memberships", "quotas")
+    form = {f"{name}-{count}": "0" for name in sets for count in ("TOTAL_FORMS", "INITIAL_FORMS")}
+    form |= {"name": tenant.name, "tier": str(tenant.tier_id)}
+    form |= {f"memberships-{count}_FORMS": str(len(members)) for count in ("TOTAL", "INITIAL")}
+    for index, member in enumerate(members):
+        row = {"id": member.pk, "tenant": tenant.pk, "user": member.user_id, "role": member.role}
+        form |= {f"memberships-{index}-{name}": str(value) for name, value in row.items()}
+    return form | {f"memberships-{name}": value for name, value in fields.items()}
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "page",
+        "delete",
+        "list",
+        "account",
+        "inline",
+        "removed inline",
+        "tenant",
+        "removed on the tenant's page",
+    ],
+)
 def test_no_page_takes_the_last_owner(operator: Client, alice: Membership, way: str) -> None:
     of_list = {"action": "delete_selected", "_selected_action": [str(alice.pk)], "post": "yes"}
     account = reverse("admin:tenants_user_change", args=[alice.user_id])
+    tenant = reverse("admin:tenants_tenant_change", args=[alice.tenant_id])
     with operator_scope("test"):
         forms: dict[str, tuple[str, Any]] = {
+            "tenant": (tenant, members_of(alice.tenant, **{"0-role": "admin"})),
+            "removed on the tenant's page": (
+                tenant,
+                members_of(alice.tenant, **{"0-DELETE": "on"}),
+            ),
             "page": (
                 reverse("admin:tenants_membership_change", args=[alice.pk]),
                 {"role": "admin"},
@@ -201,6 +232,25 @@ def test_not_all_owners_are_removed_at_once(operator: Client, alice: Membership)
     assert "only owner" in operator.post(listing, form).content.decode()
     with operator_scope("test"):
         assert Membership.objects.count() == 2
+
+
+@pytest.mark.parametrize("bobs", [{"1-DELETE": "on"}, {"1-role": "viewer"}, {}])
+def test_a_tenants_page_keeps_an_owner_of_those_it_takes_together(
+    operator: Client, alice: Membership, bobs: dict[str, str]
+) -> None:
+    bob = User.objects.create_user("bob@acme.example", "correct horse battery")
+    with operator_scope("test"):
+        Membership.objects.create(tenant=alice.tenant, user=bob, role="owner")
+        form = members_of(alice.tenant, **{"0-role": "admin"}, **bobs)
+    answer = operator.post(reverse("admin:tenants_tenant_change", args=[alice.tenant_id]), form)
+    with operator_scope("test"):
+        roles = list(Membership.objects.order_by("user__email").values_list("role", flat=True))
+    if bobs:
+        assert "only owner" in answer.content.decode()
+        assert roles == ["owner", "owner"]
+    else:
+        assert answer.status_code == 302
+        assert roles == ["admin", "owner"]
 
 
 def test_nobody_but_a_superuser_changes_accounts(client: Client) -> None:

@@ -4,6 +4,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from inference.models import DeadLetter
+from tenants.access.projects import change_project
 from tenants.audit.log import seal_now
 from tenants.isolation.scoping import operator_scope
 from tenants.models import (
@@ -49,3 +51,28 @@ def test_an_audit_event_shows_before_and_after_until_the_names_are_erased(
     assert "renamed" not in shown and "(erased)" in shown
     listing = reverse("admin:tenants_auditevent_changelist")
     assert operator.get(listing, {"verb": "changed", "actor_kind": "user"}).status_code == 200
+
+
+def test_the_history_of_a_record_is_what_came_by_every_door(
+    operator: Client, acme: Project
+) -> None:
+    with operator_scope("test"):
+        change_project(acme, name="by the API")
+        seal_now()
+    form = {"name": "by the admin", "on_saturation": "wait"}
+    operator.post(reverse("admin:tenants_project_change", args=[acme.id]), form)
+    with operator_scope("test"):
+        seal_now()
+        wanted = AuditEvent.objects.filter(record_id=str(acme.id)).count()
+    history = operator.get(reverse("admin:tenants_project_history", args=[acme.id]), follow=True)
+    listed = history.context["cl"].result_list
+    assert {event.record_id for event in listed} == {str(acme.id)}
+    assert len(listed) == wanted >= 3  # made and changed twice
+
+
+@pytest.mark.usefixtures("one_of_each")
+def test_what_is_not_audited_keeps_what_was_done_on_its_page(operator: Client) -> None:
+    with operator_scope("test"):
+        letter = DeadLetter.objects.get()
+    page = reverse("admin:inference_deadletter_history", args=[letter.pk])
+    assert operator.get(page).status_code == 200

@@ -11,7 +11,6 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 
 from control_plane.curl import first_request
-from control_plane.dashboard.limit_rows import LimitRow, rows_of
 from control_plane.dashboard.lists import ROWS, page_of
 from control_plane.dashboard.page import TenantPage
 from control_plane.dashboard.pages.key_forms import (
@@ -21,6 +20,7 @@ from control_plane.dashboard.pages.key_forms import (
     NewKeyForm,
     creator_choices,
 )
+from control_plane.records.limit_rows import LimitRow, rows_of
 from gpu_workers.protocol.policy import LimitName
 from inference.operations.limit_use import open_sequences
 from inference.usage.reports import UsageQuery, has_completed_any, totals

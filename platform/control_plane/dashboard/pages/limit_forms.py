@@ -7,7 +7,7 @@ from django import forms
 
 from control_plane.dashboard.fields import PercentsField
 from control_plane.dashboard.forms import FilterForm, PageForm
-from control_plane.dashboard.limit_rows import BUDGETS, NAMES, PERIODIC
+from control_plane.records.limit_rows import BUDGETS, NAMES, PERIODIC
 from gpu_workers.protocol.policy import LimitName
 from tenants.amount_fields import CountField, DollarsField
 from tenants.models import Quota

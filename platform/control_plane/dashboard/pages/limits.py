@@ -8,7 +8,6 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from control_plane.dashboard.limit_rows import NAMES, LimitRow, rows_of, rows_of_tier
 from control_plane.dashboard.lists import ROWS, page_of
 from control_plane.dashboard.page import TenantPage
 from control_plane.dashboard.pages.keys import id_in, projects_to_choose
@@ -19,6 +18,7 @@ from control_plane.dashboard.pages.limit_forms import (
     NewLimitForm,
     place_initial,
 )
+from control_plane.records.limit_rows import NAMES, LimitRow, rows_of, rows_of_tier
 from gpu_workers.protocol.policy import LimitName
 from tenants.access.key_lists import KeyState, list_api_keys
 from tenants.access.quotas import (

@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Final
 from django.http import HttpRequest, HttpResponse
 
 from control_plane.curl import chat_command
-from control_plane.dashboard.limit_rows import rows_of, rows_of_tier
 from control_plane.dashboard.page import TenantPage, wants_fragment
 from control_plane.dashboard.pages.overview.charts import charts
 from control_plane.dashboard.pages.overview.now import now_context
 from control_plane.dashboard.pages.usage_links import Narrowed
 from control_plane.dashboard.storage_rows import rows_of_storage
+from control_plane.records.limit_rows import rows_of, rows_of_tier
 from control_plane.web.pages import private
 from inference.models.catalog import models_visible_to
 from inference.usage.overview import Days

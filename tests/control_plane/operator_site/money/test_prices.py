@@ -11,11 +11,12 @@ from django.utils import timezone
 from tenants.billing.models import PoolCost, Price, PriceCorrection
 from tenants.isolation.scoping import operator_scope
 from tenants.models import Tier
-from tests.control_plane.operator_site.records import wrong_fields
+from tests.control_plane.operator_site.records import somebody_who_may, wrong_fields
 
 pytestmark = pytest.mark.django_db
 FIELDS = ("prompt", "cached", "completion")
 MICROS = "micros_per_million_tokens"
+SURE = {"sure": "yes"}
 
 
 @pytest.mark.usefixtures("one_of_each")
@@ -35,9 +36,50 @@ def test_a_price_is_added_and_never_changed(operator: Client) -> None:
         assert wrong_fields(operator, add, form | {f"prompt_{MICROS}": wrong}) == {
             f"prompt_{MICROS}"
         }
-    assert operator.post(add, form).status_code == 302
+    understood = operator.post(add, form).content.decode()
+    assert "$0.000007 prompt, $0.000007 cached, $0.000007 completion, per million" in understood
+    assert "Before: $0.000001 prompt" in understood
+    with operator_scope("test"):
+        assert len(Price.objects.in_policy()["demo"]) == 1
+    assert operator.post(add, form | SURE).status_code == 302
     with operator_scope("test"):
         assert [each.prompt for each in Price.objects.in_policy()["demo"]] == [1, 7]
+
+
+@pytest.mark.usefixtures("one_of_each")
+def test_a_new_price_is_shown_with_what_a_request_costs_by_it(operator: Client) -> None:
+    amounts = {f"prompt_{MICROS}": "2", f"cached_{MICROS}": "1", f"completion_{MICROS}": "$4"}
+    form = amounts | {"model": "demo", "tier": "batch", "batch_discount_permille": "12.5"}
+    form |= {"effective_from_0": "2999-01-31", "effective_from_1": "12:00"}
+    page = operator.post(reverse("admin:billing_price_add"), form).content.decode()
+    assert "$2.00 prompt, $1.00 cached, $4.00 completion, batch 12.5% less" in page
+    assert "from 31 January 2999, 12:00 UTC. There was no such price before." in page
+    assert "A request of 1,000 prompt and 500 completion tokens costs $0.004." in page
+    assert 'name="effective_from_1" value="12:00"' in page
+
+
+@pytest.mark.usefixtures("one_of_each")
+def test_a_price_is_ended_after_a_page_that_says_what_applies_then(
+    operator: Client, client: Client
+) -> None:
+    with operator_scope("test"):
+        price = Price.objects.get()
+    page = reverse("admin:billing_price_end_one", args=[price.pk])
+    change = reverse("admin:billing_price_change", args=[price.pk])
+    assert page in operator.get(change).content.decode()
+    assert "This makes demo free now, as no other price applies." in (
+        operator.get(page).content.decode()
+    )
+    past = operator.post(page, SURE | {"at": "2020-01-31"})
+    assert "A period ends in the future" in past.content.decode()
+    operator.post(page, SURE | {"at": "2999-01-31 18:00"})
+    with operator_scope("test"):
+        price.refresh_from_db()
+    assert price.effective_until is not None and price.effective_until.year == 2999
+    assert page not in operator.get(change).content.decode()
+    assert "ends at" in operator.post(page, SURE).content.decode()
+    client.force_login(somebody_who_may("view_price"))
+    assert client.post(page, SURE).status_code in (302, 403)
 
 
 @pytest.mark.usefixtures("one_of_each")
@@ -49,7 +91,9 @@ def test_a_batch_discount_is_entered_and_shown_in_percent(
     add = reverse(f"admin:billing_{kind}_add")
     form = {f"{field}_micros_per_million_tokens": "7" for field in FIELDS} | {"model": "demo"}
     form |= {"tier": "batch"}
-    if model is PriceCorrection:
+    if model is Price:
+        form |= SURE
+    else:
         form |= {"reason": "late"} | period(days_ago=2, days=1)
     discount = "batch_discount_permille"
     for wrong in ("12.55", "100.1", "-1", "half", ""):
@@ -108,7 +152,7 @@ def test_a_price_and_a_gpus_cost_are_entered_and_shown_in_dollars(operator: Clie
     amounts = dict(zip(FIELDS, ("$0.15", "0.015", "0.60"), strict=True))
     form = {f"{name}_{MICROS}": amount for name, amount in amounts.items()}
     form |= {"model": "demo", "tier": "batch", "batch_discount_permille": "0"}
-    assert operator.post(reverse("admin:billing_price_add"), form).status_code == 302
+    assert operator.post(reverse("admin:billing_price_add"), form | SURE).status_code == 302
     costs = {"pool": "demo", "micros_per_gpu_hour": "2.50", "gpus_per_worker": "2"}
     assert operator.post(reverse("admin:billing_poolcost_add"), costs).status_code == 302
     with operator_scope("test"):
