@@ -13,6 +13,8 @@ from control_plane import redis_acl
 from django.core.cache import cache
 from django.core.management import call_command
 from django.db import connection, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 from django.test import TransactionTestCase
 from pytest_django import DjangoDbBlocker
 from redis import Redis as SyncRedis
@@ -25,6 +27,7 @@ from tenants.isolation.roles import OPERATOR_ROLE
 from tenants.isolation.scoping import Scope, assume_scope, operator_scope
 from tenants.policy.writer import rebuild_policy
 from tests.support.database import Remembered, TableEmptier, commits, shared
+from tests.support.doors import no_door_writes
 from tests.support.live_stack import run_live_stack
 from tests.support.redis_servers.keys import keys_without_end
 from tests.support.servers import TestServers, servers
@@ -77,6 +80,19 @@ def _empty_tables_after_commits(test_servers: TestServers) -> Iterator[None]:
     TransactionTestCase._fixture_teardown = lambda _: emptier.empty()  # type: ignore[attr-defined]
     yield
     emptier.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_door_writes_past_verbs() -> Iterator[None]:
+    """Has each statement of the suite looked at: see tests/support/doors.py."""
+
+    def watch(connection: BaseDatabaseWrapper, **_: object) -> None:
+        if no_door_writes not in connection.execute_wrappers:
+            connection.execute_wrappers.append(no_door_writes)
+
+    connection_created.connect(watch)
+    yield
+    connection_created.disconnect(watch)
 
 
 @pytest.fixture(scope="session")

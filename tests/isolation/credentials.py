@@ -27,7 +27,7 @@ class Credential:
         return client
 
 
-def _signed_in(user: User) -> Credential:
+def signed_in(user: User) -> Credential:
     client = Client()
     client.force_login(user)
     return Credential(cookies={name: each.value for name, each in client.cookies.items()})
@@ -43,8 +43,8 @@ def credentials(houses: TwoTenants) -> dict[str, Credential]:
         ApiKey.objects.filter(public_id=expired.split("-")[1]).update(expires_at=timezone.now())
     return {
         "nobody": Credential(),
-        "viewer": _signed_in(acme.people["viewer"]),
-        "admin": _signed_in(acme.people["admin"]),
+        "viewer": signed_in(acme.people["viewer"]),
+        "admin": signed_in(acme.people["admin"]),
         "inference": Credential(key=acme.issue(scopes=["inference"])),
         "usage:read": Credential(key=acme.issue(scopes=["usage:read"])),
         "adapters:write": Credential(key=acme.issue(scopes=["adapters:write"])),
@@ -52,6 +52,6 @@ def credentials(houses: TwoTenants) -> dict[str, Credential]:
         "admin key": Credential(key=acme.issue(scopes=["admin"])),
         "revoked": Credential(key=revoked),
         "expired": Credential(key=expired),
-        "Globex": _signed_in(globex.people["owner"]),
+        "Globex": signed_in(globex.people["owner"]),
         "Globex key": Credential(key=globex.issue(scopes=["inference", "admin"])),
     }

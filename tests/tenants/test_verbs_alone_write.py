@@ -3,14 +3,16 @@ API, pages, admin and commands, writes such a record itself, past the rules that
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Final
+from contextlib import nullcontext
+from typing import Any, Final
 
 import pytest
 
+from tenants.models import Project
+from tests.support.doors import GUARDED, WrittenByADoor, doors
 from tests.support.places import ROOT
 
-GUARDED: Final = frozenset({"ApiKey", "Membership", "Project", "Quota", "Tenant"})
+MODELS: Final = frozenset(GUARDED.values())
 # The other side of their relations.
 MANY_OF: Final = {
     "api_keys": "ApiKey",
@@ -32,25 +34,6 @@ WRITES: Final = frozenset(
         "bulk_update",
     }
 )
-DOORS: Final = (
-    "platform/control_plane",
-    "platform/command_line",
-    "inference/openai_api",
-    "inference/websocket_api",
-    "inference/admin",
-    "tenants/admin",
-    "tenants/billing/admin",
-)
-# It makes what the demo begins with, before anybody is there for whom a rule would hold.
-BEGINS: Final = "platform/control_plane/demo/tenants.py"
-
-
-def doors() -> list[Path]:
-    rooms = [ROOT / door for door in DOORS]
-    rooms += [path.parent for path in ROOT.glob("*/management/__init__.py")]
-    rooms += [path.parent for path in ROOT.glob("*/*/management/__init__.py")]
-    found = {path for room in rooms for path in room.rglob("*.py")}
-    return sorted(path for path in found if path != ROOT / BEGINS)
 
 
 def writes(source: str) -> list[str]:
@@ -89,9 +72,9 @@ def _model_of(node: ast.expr, known: dict[str, str]) -> str | None:
     """Return the guarded model that an expression is of, or many of."""
     match node:
         case ast.Name(id=name):
-            return name if name in GUARDED else known.get(name)
+            return name if name in MODELS else known.get(name)
         case ast.Constant(value=str(text)):  # an annotation in quotes
-            return next((name for name in GUARDED if name in text.strip("]").split("[")), None)
+            return next((name for name in MODELS if name in text.strip("]").split("[")), None)
         case ast.Call(func=ast.Name(id=name)) if name in FINDERS:
             return FINDERS[name]
         case ast.Call(func=ast.Name(id="list" | "sorted"), args=[first, *_]):
@@ -157,3 +140,31 @@ def test_what_is_planted_is_found(planted: str) -> None:
 
 def test_what_writes_none_of_them_is_left_alone() -> None:
     assert not writes("form.save()\nuser.save()\nknown.update(names)\nview.delete()")
+
+
+PLANTED = """
+from tenants.models import Project
+def write(project):
+    project.name = "planted"
+    project.save(update_fields=["name"])
+"""
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("place", "is_found"),
+    [
+        ("tenants/admin/planted.py", True),
+        ("tenants/management/commands/planted.py", True),
+        ("platform/control_plane/dashboard/planted.py", True),
+        ("tenants/access/planted.py", False),
+    ],
+)
+@pytest.mark.usefixtures("operators_session")
+def test_what_a_door_writes_is_found_while_it_does(
+    place: str, is_found: bool, acme: Project
+) -> None:
+    planted: dict[str, Any] = {}
+    exec(compile(PLANTED, str(ROOT / place), "exec"), planted)  # noqa: S102
+    with pytest.raises(WrittenByADoor, match=place) if is_found else nullcontext():
+        planted["write"](acme)
