@@ -17,6 +17,7 @@ SOURCE_SUFFIXES = {".py", ".lua", ".sql", ".html", ".css", ".js"}
 MOST_LINES = 400
 MOST_FILES = 20
 MOST_FILES_OF_A_CHANGE = 8
+MOST_FILES_OF_A_VERB = 6
 # Django writes them, nobody reads them top-down.
 GENERATED = "migrations"
 # Rooms that every Django app has, and data: the map need not name them.
@@ -84,7 +85,7 @@ def test_no_room_has_more_than_twenty_files() -> None:
     files: dict[str, int] = {}
     for path in tracked_files():
         is_source = path.parts[0] in SOURCE_ROOTS and path.suffix in SOURCE_SUFFIXES
-        if is_source and path.name != "__init__.py":
+        if is_source and path.name != "__init__.py" and GENERATED not in path.parts:
             files[str(path.parent)] = files.get(str(path.parent), 0) + 1
     assert {room: count for room, count in files.items() if count > MOST_FILES} == {}
 
@@ -143,7 +144,7 @@ def test_a_circle_would_be_found() -> None:
 def changes_described() -> dict[str, list[str]]:
     """The files of each change that CONTRIBUTING.md describes, by its heading."""
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    section = page.split("\n## Three changes\n", 1)[1].split("\n## ", 1)[0]
+    section = page.split("\n## Four changes\n", 1)[1].split("\n## ", 1)[0]
     parts = re.split(r"\n### (.+)\n", section)[1:]
     return {
         heading: re.findall(r"^\d+\. `([^`]+)`", text, re.MULTILINE)
@@ -154,5 +155,6 @@ def changes_described() -> dict[str, list[str]]:
 @pytest.mark.parametrize("change", changes_described())
 def test_a_described_change_touches_few_files_and_they_exist(change: str) -> None:
     files = changes_described()[change]
-    assert 0 < len(files) <= MOST_FILES_OF_A_CHANGE
+    most = MOST_FILES_OF_A_VERB if change == "A verb at all doors" else MOST_FILES_OF_A_CHANGE
+    assert 0 < len(files) <= most
     assert [file for file in files if not Path(ROOT, file).is_file()] == []

@@ -18,12 +18,14 @@ OUT: Final = "{out}"
 @dataclass(frozen=True, kw_only=True)
 class Smallest:
     """`arguments` are those of the program, `variables` further ones of make. What it prints at its
-    end contains `prints`. With `needs_chromium` there is nothing to start where there is none."""
+    end contains `prints`. With `needs_chromium` there is nothing to start where there is none. One
+    that `is_dear` has a stack of its own, and takes minutes where the cores are shared."""
 
     arguments: str = ""
     variables: tuple[str, ...] = ()
     prints: str
     needs_chromium: bool = False
+    is_dear: bool = False
 
     def command(self, target: str, out: str) -> list[str]:
         arguments = self.arguments.replace(OUT, out)
@@ -38,6 +40,7 @@ STARTED: Final[dict[str, Smallest]] = {
         arguments="--part serving --streams 16 --door chat --prompts short --cores shared"
         " --sides penstock --rounds 1 --out {out}",
         prints="Written to ",
+        is_dear=True,
     ),
     "bench-adapters": Smallest(
         arguments="--engines sim --stores folder --uploads 2 --sweeps 1 --out {out}",
@@ -46,10 +49,12 @@ STARTED: Final[dict[str, Smallest]] = {
     "bench-front": Smallest(
         arguments="--streams 1 --tokens 64 --step-ms 0 --rounds 1 --idle-seconds 1 --out {out}",
         prints="## CPU by process",
+        is_dear=True,
     ),
     "bench-gateway": Smallest(
         arguments="--only answer --rounds 1 --websockets 10 --idle-seconds 1",
         prints="websockets",
+        is_dear=True,
     ),
     "bench-keys": Smallest(
         arguments="--tenants 5 --keys 20 --no-bars", prints="GET /v1/models, PostgreSQL stopped: "
@@ -72,10 +77,15 @@ STARTED: Final[dict[str, Smallest]] = {
     "bench-fairness": Smallest(
         arguments="--quick --only weights", prints="weighted shares within 2%: 1 of 1"
     ),
-    "bench-live-fairness": Smallest(arguments="--rounds 1 --samples 10", prints="ratio of the p99"),
+    "bench-live-fairness": Smallest(
+        arguments="--rounds 1 --samples 10",
+        prints="ratio of the p99",
+        is_dear=True,
+    ),
     "bench-live-pages": Smallest(
         arguments="--rounds 1 --streams 4 --requests 8 --pages 2 --no-bars --out {out}",
         prints="written to ",
+        is_dear=True,
     ),
     "bench-idle-pool": Smallest(arguments="--engine sim --requests 10", prints="  p99 "),
     "bench-dispatch": Smallest(
@@ -89,7 +99,11 @@ STARTED: Final[dict[str, Smallest]] = {
     "bench-credit": Smallest(
         arguments="-k 'credit and 100_at_once-5'", variables=("CREDIT_ROUNDS=1",), prints="1 passed"
     ),
-    "bench-extremes": Smallest(arguments="--requests 10 --no-bars", prints="victims: "),
+    "bench-extremes": Smallest(
+        arguments="--requests 10 --no-bars",
+        prints="victims: ",
+        is_dear=True,
+    ),
     "prove-adapters": Smallest(
         arguments="--engine sim --tenants 2 --adapters 4 --requests 20 --loads 8",
         prints="All bars are met.",
@@ -97,6 +111,7 @@ STARTED: Final[dict[str, Smallest]] = {
     "prove-gpu": Smallest(  # where there is none, on the CPU
         arguments="--part adapters --streams 1 --tokens 32 --rounds 1 --out {out}/gpu.json",
         prints="longest_gap_of_a_stream_ms",
+        is_dear=True,
     ),
     "planted-bugs": Smallest(
         arguments="--only 'a finish that is repeated'", prints="1 of 1 planted bugs found"
@@ -124,6 +139,7 @@ NOT_STARTED: Final[dict[str, str]] = {
     "shell": "it waits for somebody to type, in the developer's own stack",
     "test": "it is the suite itself",
     "test-all": "it is the suite itself",
+    "test-dear": "it is the suite itself",
     "check": "it stands beside the suite in CI",
     "environments": "each target that is started begins with it",
     "newest-engine": "`make test-all` begins with it; it asks the package index",

@@ -22,7 +22,15 @@ LAST_LINES = 40
 OF_A_RUN = re.compile(r"PENSTOCK_|PYTEST_|DJANGO_SETTINGS_MODULE$|MAKE|MFLAGS$|FUZZ_|CREDIT_")
 
 
-@pytest.mark.parametrize(("target", "smallest"), STARTED.items(), ids=STARTED)
+@pytest.mark.parametrize(
+    ("target", "smallest"),
+    [
+        pytest.param(
+            target, smallest, id=target, marks=[pytest.mark.dear] if smallest.is_dear else []
+        )
+        for target, smallest in STARTED.items()
+    ],
+)
 def test_it_runs_in_its_smallest_form(target: str, smallest: Smallest, tmp_path: Path) -> None:
     if smallest.needs_chromium and chromium_path() is None:
         pytest.skip("This machine has no Chromium; .ci/run installs it: apt-get install chromium")

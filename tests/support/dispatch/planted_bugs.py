@@ -28,11 +28,13 @@ EXAMPLES: Final = 30
 
 @dataclass(frozen=True, kw_only=True)
 class PlantedBug:
-    """`right` stands once in the library; `wrong` in its place is the bug."""
+    """`right` stands once in the library; `wrong` in its place is the bug. One that is found late
+    is dear to look for."""
 
     name: str
     right: str
     wrong: str
+    is_dear: bool = False
 
     def planted(self) -> str:
         """The library with the bug in it."""
@@ -107,11 +109,13 @@ BUGS: Final = [
         name="what a silent gateway has asked for is started",
         right="  if may_wait and is_silent(pool, gateway) then",
         wrong="  if false then",
+        is_dear=True,
     ),
     PlantedBug(
         name="what was set aside does not come back with its gateway",
         right="  bring_back(pool, gateway)\n",
         wrong="",
+        is_dear=True,
     ),
     PlantedBug(
         name="a worker whose loop is stale keeps its credit",
@@ -120,13 +124,14 @@ BUGS: Final = [
     ),
     PlantedBug(
         name="what a process had stays when another has its name",
-        right="  drop_levels(pool, worker_id)\n  redis.call('ZREM', pool.prefix .. ':paces'",
-        wrong="  redis.call('ZREM', pool.prefix .. ':paces'",
+        right="  drop_levels(pool, worker_id)\n  redis.call('ZREM', pool.prefix .. SUFFIX.paces",
+        wrong="  redis.call('ZREM', pool.prefix .. SUFFIX.paces",
     ),
     PlantedBug(
         name="a worker that can get no adapter is told to get another",
         right="  if is_closed(pool, state) or state.awaited >= state.slots or",
         wrong="  if state.awaited >= state.slots or",
+        is_dear=True,
     ),
     PlantedBug(
         name="an adapter that a worker has no more stays with it",
