@@ -5,7 +5,7 @@ import logging.config
 
 import pytest
 import structlog
-from control_plane.logs import configure_structlog, hide_api_keys, logging_config
+from control_plane.logs import hide_api_keys, logging_config
 
 from tenants import key_format
 
@@ -32,7 +32,6 @@ def test_an_event_is_one_json_line_whoever_logs_it(source: str) -> None:
     logger.addHandler(handler)
     logger.setLevel("INFO")
     logger.propagate = False
-    configure_structlog()
     if source == "structlog":
         structlog.get_logger(logger.name).info("key seen", key=key)
     else:

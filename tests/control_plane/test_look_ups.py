@@ -26,7 +26,7 @@ from tests.support.api_client import ApiClient
 from tests.support.polling import eventually_sync
 from tests.support.servers import TestServers
 from tests.support.two_tenants import House, TwoTenants
-from tests.support.webhook_receiver import Receiver, a_receiver
+from tests.support.webhooks.receiver import Receiver, a_receiver
 
 pytestmark = pytest.mark.django_db(transaction=True)
 NEVER = "never.example.com"

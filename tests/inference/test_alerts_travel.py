@@ -29,7 +29,7 @@ from tests.support.gateways.processes import a_gateway, a_sim_worker
 from tests.support.places import ROOT
 from tests.support.polling import eventually
 from tests.support.projects import make_project
-from tests.support.webhook_receiver import Receiver, a_receiver
+from tests.support.webhooks.receiver import Receiver, a_receiver
 
 pytestmark = [pytest.mark.stack, pytest.mark.django_db(transaction=True)]
 QUOTA_TOKENS = 400

@@ -13,7 +13,7 @@ from tenants.webhooks.deliveries import deliver_due
 from tenants.webhooks.models import Delivery, Endpoint
 from tests.support.api_client import ApiClient
 from tests.support.two_tenants import House
-from tests.support.webhook_receiver import Receiver, a_receiver
+from tests.support.webhooks.receiver import Receiver, a_receiver
 
 AsRole = Callable[[str], ApiClient]
 WithScopes = Callable[..., ApiClient]

@@ -11,7 +11,7 @@ from pytest_django import Settings
 from tenants.models import Membership, Project, User
 from tenants.permissions import Role
 from tenants.webhooks.endpoints import NewSecret, add_endpoint
-from tests.support.webhook_receiver import Receiver, a_receiver
+from tests.support.webhooks.receiver import Receiver, a_receiver
 
 Resolver = Callable[..., None]
 

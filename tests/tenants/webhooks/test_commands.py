@@ -12,7 +12,7 @@ from tenants.webhooks.deliveries import deliver_due
 from tenants.webhooks.endpoints import NewSecret, change_endpoint
 from tests.support.commands import attempt
 from tests.support.refusals import raises_conflict
-from tests.support.webhook_receiver import Receiver
+from tests.support.webhooks.receiver import Receiver
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators")]
 

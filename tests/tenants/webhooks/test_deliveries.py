@@ -31,8 +31,8 @@ from tenants.webhooks.models import Delivery, DeliveryAttempt, Endpoint, Event
 from tenants.webhooks.problems import Problem
 from tenants.webhooks.retention import KEPT, delete_old_events
 from tenants.webhooks.sending import Outcome
-from tests.support.webhook_attempts import NOW, PAID, fail_until_given_up, failed, tell
-from tests.support.webhook_receiver import Receiver, a_receiver
+from tests.support.webhooks.attempts import NOW, PAID, fail_until_given_up, failed, tell
+from tests.support.webhooks.receiver import Receiver, a_receiver
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators")]
 

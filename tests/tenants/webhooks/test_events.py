@@ -22,8 +22,8 @@ from tenants.webhooks.events import MAX_DATA_BYTES, InvalidEvent, publish
 from tenants.webhooks.fan_out import fan_out_events
 from tenants.webhooks.models import Delivery, DeliveryAttempt, Event
 from tests.support.refusals import database_refuses
-from tests.support.webhook_attempts import DATA, PAID, tell
-from tests.support.webhook_receiver import Receiver, a_receiver
+from tests.support.webhooks.attempts import DATA, PAID, tell
+from tests.support.webhooks.receiver import Receiver, a_receiver
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("operators")]
 

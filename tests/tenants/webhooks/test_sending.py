@@ -13,7 +13,7 @@ from tenants.webhooks.addresses import check_reachable
 from tenants.webhooks.problems import Problem
 from tenants.webhooks.sending import Outcome
 from tests.support.places import free_port
-from tests.support.webhook_receiver import Receiver, a_receiver
+from tests.support.webhooks.receiver import Receiver, a_receiver
 
 Resolve = Callable[..., list[str]]
 HEADERS = {"content-type": "application/json", "webhook-id": "msg_1"}
