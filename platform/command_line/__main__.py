@@ -14,11 +14,12 @@ def main() -> None:
     import click
 
     from command_line.application import penstock
+    from command_line.failures import show
 
     try:
         status = penstock.main(prog_name="penstock", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        show(error)
         status = error.exit_code
     except click.Abort:
         status = INTERRUPTED

@@ -36,7 +36,7 @@ def command_of(verb: str, call: Call) -> click.Command:
     """Return a call as a command with an argument for each id, and an option for each field."""
     parameters: list[click.Parameter] = [click.Argument([name]) for name in call["ids"]]
     parameters += [_option(field) for field in (*call["query"], *call["body"])]
-    if call["columns"]:
+    if call["is_paged"]:
         parameters.append(_limit())
     as_json = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document.")
     return click.Command(
@@ -50,7 +50,11 @@ def command_of(verb: str, call: Call) -> click.Command:
 
 def _limit() -> click.Option:
     return click.Option(
-        ["--limit"], type=click.IntRange(1), default=_ROWS, show_default=True, help="How many rows."
+        ["--limit", "rows"],
+        type=click.IntRange(1),
+        default=_ROWS,
+        show_default=True,
+        help="How many rows.",
     )
 
 
@@ -76,7 +80,7 @@ class _JsonText(click.ParamType[Any]):
 
 
 def _caller(call: Call) -> Callable[..., None]:
-    def made(as_json: bool, limit: int = _ROWS, **given: Any) -> None:
+    def made(as_json: bool, rows: int = 0, **given: Any) -> None:
         service = the_service()
         path = call["path"].format(
             **{name: given[name] for name in call["ids"]},
@@ -84,11 +88,11 @@ def _caller(call: Call) -> Callable[..., None]:
         )
         query = _sent(call["query"], given)
         if call["columns"]:
-            rows = list(_rows(service, path, query, limit))
+            found = list(_rows(service, path, query, rows))
             if as_json:
-                show_json(rows)
+                show_json(found)
             else:
-                show_rows(rows, call["columns"], of=call["noun"])
+                show_rows(found, call["columns"], of=call["noun"])
             return
         body = _sent(call["body"], given) if call["method"] in {"POST", "PATCH", "PUT"} else None
         answer = service.call(call["method"], path, query=query, body=body, into=sys.stdout.buffer)
@@ -105,7 +109,10 @@ def _caller(call: Call) -> Callable[..., None]:
 def _rows(
     service: Service, path: str, query: Mapping[str, Any], limit: int
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a list, page by page."""
+    """Yield at most so many rows of a list, page by page; with a limit of 0 those of one that has
+    no pages."""
+    if not limit:
+        yield from service.call("GET", path, query=query)["data"]
     cursor = None
     while limit > 0:
         asked = {**query, "limit": min(limit, _PAGE)} | ({"cursor": cursor} if cursor else {})

@@ -3,12 +3,15 @@ the installation or, in a checkout without any, of the stack that `make up` has 
 
 import logging
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
+from command_line.failures import Misused, Refused, Unreachable
 from tenants import verbs
+from tenants.management import UNREACHABLE
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 
@@ -39,6 +42,8 @@ def run(words: Sequence[str], arguments: Sequence[str], *, called: str) -> None:
         work_in_background()
         import django
         from django.core.management import get_commands, load_command_class
+        from django.core.management.base import CommandError
+        from django.db import connections
 
         django.setup()
         # What went wrong the command says, in a line.
@@ -46,4 +51,21 @@ def run(words: Sequence[str], arguments: Sequence[str], *, called: str) -> None:
         name, *first = words
         command = load_command_class(get_commands()[name], name)
         program, _, last = called.rpartition(" ")
-        command.run_from_argv([program, last, *first, *arguments])
+        try:
+            options = vars(command.create_parser(program, last).parse_args([*first, *arguments]))
+        except CommandError as misuse:
+            _end(Misused(f"{str(misuse).removeprefix('Error: ')}. See {called} --help."))
+        try:
+            # Checks of the system read every page, which takes longer than the command.
+            command.execute(*options.pop("args", ()), **options | {"skip_checks": True})
+        except CommandError as refusal:
+            unreachable = refusal.returncode == UNREACHABLE
+            _end(Unreachable(str(refusal)) if unreachable else Refused(str(refusal)))
+        finally:
+            connections.close_all()
+
+
+def _end(failure: Refused) -> NoReturn:
+    """End the process. What is raised would be put down to a server of the stack that is down."""
+    failure.show()
+    sys.exit(failure.exit_code)

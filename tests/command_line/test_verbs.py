@@ -1,6 +1,7 @@
 """What operators do: every command of `manage.py` is a verb, which takes the words that lead to
 it."""
 
+import ast
 import subprocess
 import sys
 from typing import Final
@@ -56,6 +57,23 @@ def test_what_a_command_must_be_given_is_in_the_table_and_is_told(verb: Verb) ->
     assert all(taken[name].help for name in verb.takes)
 
 
+def test_every_verb_is_tried_through_the_command_line() -> None:
+    """Of operators: `tests/support/commands.py` asks `penstock` for what it has. Of keys:
+    test_calls.py."""
+    tried: list[set[object]] = []
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        text = path.read_text(encoding="utf-8")
+        if "tests.support.commands import" in text or "tests.support import commands" in text:
+            nodes = ast.walk(ast.parse(text))
+            tried.append({node.value for node in nodes if isinstance(node, ast.Constant)})
+    missing = [
+        str(verb)
+        for verb in VERBS
+        if not any(constants.issuperset(verb.command) for constants in tried)
+    ]
+    assert missing == []
+
+
 @pytest.mark.parametrize("words", [["--help"], ["keys", "list", "--help"], ["completion", "zsh"]])
 def test_what_asks_no_installation_starts_no_django(words: list[str]) -> None:
     program = (
@@ -96,6 +114,30 @@ def test_a_shell_completes_nouns_and_verbs(shell: str) -> None:
         env=environ, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "rotate" in done.stdout and "revoke" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["kees", "list"], "'kees'"),
+        (["keys", "make"], "rotate"),
+        (["quotas", "create", "--limit", "words", "--value", "5"], "tokens_per_day"),
+        (["invitations", "create"], "--email"),
+    ],
+)
+def test_what_is_asked_wrongly_is_told_in_one_line(words: list[str], told: str) -> None:
+    environ = {
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}",
+        "PENSTOCK_URL": "http://127.0.0.1:9",
+        "PENSTOCK_API_KEY": "sk-none",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "command_line", *words],
+        env=environ, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1 and told in done.stderr
+    assert " --help." in done.stderr
 
 
 def test_a_service_that_is_not_there_is_told_by_its_own_status() -> None:

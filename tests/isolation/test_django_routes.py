@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from tests.isolation.asking import API, ask, body_for, url
+from tests.isolation.asking import ask
 from tests.isolation.credentials import Credential
 from tests.isolation.table import COLUMNS, DJANGO_ROWS, Row, methods_of
+from tests.support.addresses import API, body_for, url
 from tests.support.two_tenants import CANARY, House, TwoTenants
 
 pytestmark = pytest.mark.django_db
@@ -83,7 +84,11 @@ def test_each_credential_gets_its_status_and_nothing_of_globex(
     found = {}
     for column, credential in asking.items():
         answer = ask(
-            credential.client(), credential, row.method, url(row.address, acme), body_for(row, acme)
+            credential.client(),
+            credential,
+            row.method,
+            url(row.address, acme),
+            body_for(row.address, row.method, acme),
         )
         found[column] = answer.status_code
         if column not in OTHERS:
@@ -132,7 +137,7 @@ def test_globex_is_told_from_nothing_by_nobody_of_acme(
     for column, credential in asking.items():
         if column in OTHERS:
             continue
-        client, body = credential.client(), body_for(row, globex)
+        client, body = credential.client(), body_for(row.address, row.method, globex)
         theirs = ask(client, credential, row.method, url(row.address, globex), body)
         unknown = ask(client, credential, row.method, nothing, body)
         expected = 401 if column in {"nobody", "revoked", "expired"} else 404
@@ -150,7 +155,7 @@ def test_what_is_globexs_is_not_found_in_acme(
     row: Row, column: str, asking: dict[str, Credential], houses: TwoTenants
 ) -> None:
     credential, globex = asking[column], houses.globex
-    client, body = credential.client(), body_for(row, houses.acme)
+    client, body = credential.client(), body_for(row.address, row.method, houses.acme)
     mixed = url(row.address, globex, tenant_id=houses.acme.tenant.id)
     theirs = ask(client, credential, row.method, mixed, body)
     nothing = {f"{name}_id": uuid.uuid4() for name in _OURS}

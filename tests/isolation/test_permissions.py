@@ -15,9 +15,10 @@ from django.urls import resolve
 from gpu_workers.protocol.policy import Scope
 from tenants.permissions import ROLE_PERMISSIONS, SCOPE_PERMISSIONS, Permission, Role
 from tenants.verbs import VERBS
-from tests.isolation.asking import API, ask, body_for, url
+from tests.isolation.asking import ask
 from tests.isolation.credentials import Credential
 from tests.isolation.table import DJANGO_ROWS, Row
+from tests.support.addresses import API, body_for, url
 from tests.support.sign_on.dns_server import a_dns_server
 from tests.support.two_tenants import House
 
@@ -68,7 +69,8 @@ def test_every_call_that_changes_something_is_a_verb_of_the_table_and_no_other_i
 def test_a_call_is_for_the_roles_and_the_keys_that_the_table_names(
     row: Row, acme: House, asking: dict[str, Credential], people: dict[str, Credential]
 ) -> None:
-    permission, address, body = needed(row, acme), url(row.address, acme), body_for(row, acme)
+    permission, address = needed(row, acme), url(row.address, acme)
+    body = body_for(row.address, row.method, acme)
     found: dict[str, bool] = {}
     expected: dict[str, bool] = {}
     for role in Role:

@@ -24,6 +24,7 @@ from tenants.fsck import (
 )
 from tenants.models import ApiKey, Project
 from tenants.tasks import check_everything
+from tests.support.commands import run
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -85,9 +86,7 @@ def test_a_table_without_its_wall_is_found(api_key: ApiKey) -> None:
 
 
 def test_the_command_fails_where_something_is_wrong(policy_redis: Redis, api_key: ApiKey) -> None:
-    out = io.StringIO()
-    call_command("fsck", "--json", stdout=out)
-    assert json.loads(out.getvalue())["findings"] == []
+    assert run("fsck")["findings"] == []
     policy_redis.delete(keys.policy_api_keys())
     out = io.StringIO()
     with pytest.raises(CommandError) as failed:

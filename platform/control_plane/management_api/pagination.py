@@ -46,3 +46,10 @@ class ListPagination(CursorPagination):
                 "next_cursor": {"type": ["string", "null"]},
             },
         }
+
+
+class OnePage(ListPagination):
+    """Of a list that is short: all of it, in the shape of a page."""
+
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        return []

@@ -147,10 +147,12 @@ class InvitationFilter(ListFilter):
 
 
 class QuotaFilter(ListFilter):
+    """`limit_name` is what is counted: `limit` is the length of a page."""
+
     scope = _one_of(["tenant", "project", "key"], method="at")
     project_id = _id()
     api_key_id = _id()
-    limit = _one_of(QUOTA_NAMES)
+    limit_name = _one_of(QUOTA_NAMES, field_name="limit")
 
     def at(self, rows: "QuerySet[Quota]", _name: str, value: str) -> "QuerySet[Quota]":
         if value == "key":

@@ -1,13 +1,11 @@
 """What every worker died with, as operators see it, run it once more and throw it away."""
 
 import asyncio
-import io
 import json
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
 from msgspec import structs
 from redis import Redis as SyncRedis
 from redis.asyncio import Redis
@@ -17,6 +15,7 @@ from gpu_workers.protocol.messages import Envelope, Outcome, Requeued, WireError
 from inference.dispatch.queue import Dispatch, usage_entry
 from inference.lua_constants import DEAD_LETTER_MS
 from inference.operations.dead_letters import forget_old
+from tests.support import commands
 from tests.support.gateways.cast import POOL, an_envelope
 from tests.support.gateways.scripted_worker import Run, ScriptedWorker, count_to_three
 from tests.support.polling import eventually
@@ -55,15 +54,11 @@ async def _nothing(run: Run) -> None: ...
 
 
 async def run(*arguments: str) -> Any:
-    out = io.StringIO()
-    await asyncio.to_thread(call_command, "dead_letters", *arguments, "--json", stdout=out)
-    return json.loads(out.getvalue())
+    return await asyncio.to_thread(commands.run, "dead_letters", *arguments)
 
 
 async def refused(*arguments: str) -> str:
-    with pytest.raises(CommandError) as caught:
-        await run(*arguments)
-    return str(caught.value)
+    return await asyncio.to_thread(commands.refused, "dead_letters", *arguments)
 
 
 async def test_a_dead_letter_is_listed_and_shown_without_its_prompt(letter: Envelope) -> None:

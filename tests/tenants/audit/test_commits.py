@@ -1,6 +1,5 @@
 """Changes are noted without a lock and join the audit log as their transactions commit."""
 
-import io
 import itertools
 import json
 import random
@@ -16,7 +15,6 @@ from typing import Any
 import psycopg
 import pytest
 from django.conf import settings
-from django.core.management import call_command
 from django.db import connection, connections, transaction
 
 from tenants.audit.chain import broken
@@ -33,6 +31,7 @@ from tenants.models import (
     Tenant,
     User,
 )
+from tests.support.commands import printed
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -101,9 +100,8 @@ def test_an_export_since_a_moment_is_whole_though_an_older_change_committed_late
     older, newer = AuditEvent.objects.filter(record_kind="tenants.Quota").order_by("at")
     assert older.sequence == newer.sequence + 1
     since = (newer.at - timedelta(microseconds=1)).isoformat()
-    out = io.StringIO()
-    call_command("export_audit", "--tenant", "Acme", "--since", since, stdout=out)
-    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    told = printed("export_audit", "--tenant", "Acme", "--since", since)
+    lines = [json.loads(line) for line in told.splitlines()]
     assert [line["sequence"] for line in lines[:2]] == [newer.sequence, older.sequence]
     assert list(broken(lines, from_start=False)) == []
 

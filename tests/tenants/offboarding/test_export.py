@@ -7,7 +7,6 @@ import stat
 from pathlib import Path
 
 import pytest
-from django.core.management import CommandError, call_command
 
 from gpu_workers.protocol.request_id import new_request_id
 from inference.models import UsageRecord
@@ -18,7 +17,7 @@ from tenants.audit.log import seal_now
 from tenants.isolation.scoping import operator_scope
 from tenants.models import ApiKey, AuditEvent, Invitation, Membership, PersonalDetail, Project, User
 from tenants.permissions import Role
-from tests.support.commands import attempt
+from tests.support.commands import attempt, printed, refused
 from tests.support.projects import make_project
 
 pytestmark = pytest.mark.django_db
@@ -45,9 +44,7 @@ def acme() -> Project:
 def export(command: str, *arguments: str) -> str:
     with operator_scope("test"):
         seal_now()
-    out = io.StringIO()
-    call_command(command, *arguments, stdout=out)
-    return out.getvalue()
+    return printed(command, *arguments)
 
 
 def lines(text: str) -> list[dict[str, object]]:
@@ -98,8 +95,7 @@ def test_an_erased_name_leaves_the_exported_log_whole(acme: Project) -> None:
 @pytest.mark.usefixtures("acme")
 def test_a_log_is_exported_since_a_day_and_of_one_tenant() -> None:
     assert lines(export("export_audit", "--since", "2999-01-01")) == []
-    with pytest.raises(CommandError, match="'yesterday'"):
-        export("export_audit", "--since", "yesterday")
+    assert "'yesterday'" in refused("export_audit", "--since", "yesterday")
     of_acme = lines(export("export_audit", "--tenant", "acme"))
     assert of_acme and len({line["chain"] for line in of_acme}) == 1
 
@@ -140,11 +136,10 @@ def test_all_that_is_of_a_tenant_is_exported_and_no_digest(acme: Project, tmp_pa
 
 @pytest.mark.usefixtures("acme")
 def test_an_export_is_confirmed_and_overwrites_nothing(tmp_path: Path) -> None:
-    with pytest.raises(CommandError, match="--yes"):
-        export("export_tenant", "Acme")
+    assert "--yes" in refused("export_tenant", "Acme")
     output = tmp_path / "acme.jsonl"
     output.write_text("precious")
-    with pytest.raises(FileExistsError) as refused:
+    with pytest.raises(FileExistsError) as caught:
         attempt("export_tenant", "Acme", "--yes", "--output", str(output))
-    assert Path(refused.value.filename) == output
+    assert Path(caught.value.filename) == output
     assert output.read_text() == "precious"

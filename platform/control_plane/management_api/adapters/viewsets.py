@@ -26,6 +26,7 @@ from control_plane.management_api.adapters.serializers import (
     VersionUseSerializer,
 )
 from control_plane.management_api.callers import KeyBearer
+from control_plane.management_api.pagination import OnePage
 from control_plane.management_api.serializers import ListQuery, Nothing
 from control_plane.management_api.viewsets import TenantScopedViewSet
 from control_plane.records.filters import AdapterFilter, AdapterVersionFilter
@@ -105,7 +106,11 @@ class AdapterViewSet(ModelViewSet[Any], _OfAdapters):
 
     @extend_schema(responses=VersionUseSerializer(many=True))
     @action(
-        detail=True, methods=["get"], serializer_class=VersionUseSerializer, filterset_class=None
+        detail=True,
+        methods=["get"],
+        serializer_class=VersionUseSerializer,
+        pagination_class=OnePage,
+        filterset_class=None,
     )
     def usage(self, _request: Request, **_ids: uuid.UUID) -> Response:
         adapter: Adapter = self.get_object()

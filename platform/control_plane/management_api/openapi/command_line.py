@@ -55,6 +55,7 @@ def _call(noun: str, path: str, method: str, operation: Mapping[str, Any]) -> di
         ],
         "body": _body(operation),
         "columns": columns,
+        "is_paged": any(each["name"] == "limit" for each in parameters),
     }
 
 

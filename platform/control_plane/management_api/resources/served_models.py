@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from control_plane.management_api.callers import KeyBearer
+from control_plane.management_api.pagination import OnePage
 from control_plane.management_api.serializers import StrictSerializer
 from control_plane.management_api.viewsets import TenantScopedViewSet
 from control_plane.records import fields
@@ -56,6 +57,7 @@ class ServedModelViewSet(TenantScopedViewSet):
     summaries: ClassVar = {"list": "List the models that the organisation can call"}
     permission_map: ClassVar = {"list": Permission.VIEW}
     query_serializers: ClassVar = {"list": ServedModelsQuery}
+    pagination_class = OnePage
     serializer_class = ServedModelSerializer
 
     def get_serializer_context(self) -> dict[str, Any]:
