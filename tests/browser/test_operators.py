@@ -6,6 +6,7 @@ import uuid
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.support.chromium.admin import new_tenant, sign_in_as_operator
 from tests.support.chromium.flows import press
 from tests.support.stack_addresses import LiveStack
 
@@ -16,24 +17,13 @@ MAIN = "#content, main"
 @pytest.fixture
 def admin(page: Page, live_stack: LiveStack) -> Page:
     """The admin, with an operator signed in."""
-    page.goto("/admin/")
-    page.locator("[name=username]").fill(live_stack.operator.email)
-    page.locator("[name=password]").fill(live_stack.operator.password)
-    page.locator("#login-form [type=submit]").click()
-    page.wait_for_url("**/admin/")
-    return page
+    return sign_in_as_operator(page, live_stack)
 
 
 @pytest.fixture
 def tenant(admin: Page) -> str:
     """The name of a new tenant, whose page is open."""
-    name = f"Cleo {uuid.uuid4().hex[:8]}"
-    admin.goto("/admin/tenants/tenant/add/")
-    admin.locator("[name=name]").fill(name)
-    admin.locator("[name=tier]").select_option(label="standard")
-    admin.locator("[name=_continue]").click()
-    expect(admin.get_by_role("heading", name="Money")).to_be_visible()
-    return name
+    return new_tenant(admin, "standard")
 
 
 def book(admin: Page, verb: str, amount: str, **more: str) -> None:

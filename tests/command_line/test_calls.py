@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import uuid
 from collections.abc import Iterator
 from typing import Final
@@ -19,6 +20,7 @@ from tenants.management import UNREACHABLE
 from tenants.models import ApiKey, Project
 from tests.command_line.conftest import Asked, told
 from tests.support.addresses import body_for, ids_of
+from tests.support.places import ROOT
 from tests.support.two_tenants import CANARY, House
 
 pytestmark = pytest.mark.django_db
@@ -68,6 +70,18 @@ def test_every_verb_of_a_key_does_what_the_api_would(
     assert result.exit_code == (0 if code is None else 1), result.output
     if code is not None:
         assert f"({code})" in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+def test_what_the_documentation_shows_is_asked_rightly(ask: Asked) -> None:
+    page = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")
+    (block,) = re.findall(r"```\nexport PENSTOCK_URL=(.*?)```", page, re.DOTALL)
+    shown = [shlex.split(line)[1:] for line in block.splitlines() if line.startswith("penstock ")]
+    for words in shown:
+        if words[0] != "chat":  # which needs a model
+            result = ask(*words)
+            assert result.exit_code in (0, 1), (words, result.output, result.exception)
+            assert isinstance(result.exception, SystemExit | None), words
+    assert len(shown) > 4
 
 
 def test_a_list_is_a_table_and_as_json_its_rows(ask: Asked, acme: House) -> None:

@@ -59,6 +59,12 @@ class LiveStack:
         told: dict[str, Any] = json.loads(done.stdout)
         return told
 
+    def made_by(self, script: str) -> dict[str, Any]:
+        """What a script of `manage.py shell` prints as its last line, in JSON."""
+        done = self._managed("shell", "-c", script, stdout=subprocess.PIPE)
+        made: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        return made
+
     def _managed(self, *arguments: str, **options: Any) -> "subprocess.CompletedProcess[bytes]":
         command = [sys.executable, str(ROOT / "manage.py"), *arguments]
         environ = {**os.environ, **self.environ}

@@ -96,8 +96,10 @@ def _columns(operation: Mapping[str, Any]) -> list[str]:
 
 
 def _type(schema: Mapping[str, Any]) -> str:
-    """Return the one type of a value that is not null."""
-    told = schema.get("type", "string" if "enum" in schema else "object")
+    """Return the one type of a value that is not null: of one that may have several forms, as a
+    date or a moment, what all of them are."""
+    forms = {_type(_resolved(each)) for each in schema.get("anyOf", [])}
+    told = schema.get("type") or ("string" if "enum" in schema or forms == {"string"} else "object")
     if isinstance(told, list):
         told = next(each for each in told if each != "null")
     return str(told)
