@@ -13,6 +13,11 @@ from command_line.failures import Misused, Refused, Unreachable
 from tenants import verbs
 from tenants.management import UNREACHABLE
 
+# What every command takes, and no operator needs: left out of helps.
+_OF_DJANGO: Final = {
+    "--version", "--verbosity", "--settings", "--pythonpath", "--traceback", "--no-color",
+    "--force-color",
+}  # fmt: skip
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 
@@ -50,14 +55,16 @@ def run(words: Sequence[str], arguments: Sequence[str], *, called: str) -> None:
         logging.disable(logging.CRITICAL)
         name, *first = words
         command = load_command_class(get_commands()[name], name)
+        # Checks of the system read every page, which takes longer than the command.
+        command.requires_system_checks = []
+        command.suppressed_base_arguments = _OF_DJANGO
         program, _, last = called.rpartition(" ")
         try:
             options = vars(command.create_parser(program, last).parse_args([*first, *arguments]))
         except CommandError as misuse:
             _end(Misused(f"{str(misuse).removeprefix('Error: ')}. See {called} --help."))
         try:
-            # Checks of the system read every page, which takes longer than the command.
-            command.execute(*options.pop("args", ()), **options | {"skip_checks": True})
+            command.execute(*options.pop("args", ()), **options)
         except CommandError as refusal:
             unreachable = refusal.returncode == UNREACHABLE
             _end(Unreachable(str(refusal)) if unreachable else Refused(str(refusal)))

@@ -2,6 +2,8 @@
 it."""
 
 import ast
+import re
+import shlex
 import subprocess
 import sys
 from typing import Final
@@ -74,6 +76,18 @@ def test_every_verb_is_tried_through_the_command_line() -> None:
     assert missing == []
 
 
+def test_what_is_shown_of_operators_verbs_is_what_they_take() -> None:
+    shown = []
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        for code in re.findall(r"`penstock ([^`]+)`", path.read_text(encoding="utf-8")):
+            words = shlex.split(code)
+            verb = next((v for v in VERBS if v.command and words[:2] == [v.noun, v.name]), None)
+            if verb is not None:
+                parser_of(verb.command[0]).parse_args([*verb.command[1:], *words[2:]])
+                shown.append(code)
+    assert len(shown) > 3
+
+
 @pytest.mark.parametrize("words", [["--help"], ["keys", "list", "--help"], ["completion", "zsh"]])
 def test_what_asks_no_installation_starts_no_django(words: list[str]) -> None:
     program = (
@@ -98,6 +112,7 @@ def test_what_a_verb_of_operators_takes_is_told_without_an_installation() -> Non
     )  # fmt: skip
     assert done.stdout.startswith("usage: penstock credit grant")
     assert "amount" in done.stdout and done.stderr == ""
+    assert "--settings" not in done.stdout
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
