@@ -23,7 +23,13 @@ import json, uuid
 from datetime import UTC, datetime, timedelta
 from django.contrib.admin.utils import quote
 from django.urls import reverse
+from gpu_workers.protocol import keys
+from gpu_workers.protocol.codec import encode
+from gpu_workers.protocol.messages import Outcome
+from inference.dispatch.queue import usage_entry
 from inference.models import DeadLetter
+from inference.operations.dead_letters import kept_letters
+from inference.usage.collector import dispatch_redis
 from tenants.access.api_keys import issue_api_key
 from tenants.access.projects import add_project
 from tenants.billing.invoicing.drafts import last_month
@@ -32,6 +38,7 @@ from tenants.isolation.scoping import operator_scope
 from tenants.models import Tenant
 from tenants.webhooks.endpoints import add_endpoint
 from tests.support.billing.billed_usage import DEAR, FREE, SLOW_HOURS, hours_of, use, use_at
+from tests.support.gateways.cast import an_envelope
 
 with operator_scope("test"):
     tenant = Tenant.objects.get(name={name!r})
@@ -44,13 +51,16 @@ with operator_scope("test"):
         provider="stripe", event_id=f"evt_{{uuid.uuid4().hex}}", verdict="puzzling", body="{{}}",
         reason="No invoice has this number.",
     )
-    letters = [
-        DeadLetter.objects.create(
-            request_id=uuid.uuid4(), pool="gone", model="gone", api="completions", attempts=3,
-            died_at=datetime.now(UTC), is_kept=True,
-        )
-        for _ in range(2)
-    ]
+    with dispatch_redis() as redis:
+        for envelope in (an_envelope(pool={model!r}) for _ in range(2)):
+            entry = usage_entry(
+                envelope, attempt=3, outcome=Outcome.FAILED, error_code="attempts_exhausted"
+            )
+            fields = {{"envelope": encode(envelope), "record": encode(entry)}}
+            redis.xadd(keys.pool_dead_letters(envelope.pool), fields)
+        redis.expire(keys.pool_dead_letters({model!r}), 3600)
+        DeadLetter.objects.sync(each.facts() for each in kept_letters(redis))
+        letters = list(DeadLetter.objects.filter(is_kept=True, pool={model!r})[:2])
     made = {{
         "tenant": tenant,
         "key": issue_api_key(project, name="ci").record,
@@ -89,7 +99,7 @@ def receiver() -> Iterator[Receiver]:
 @pytest.fixture
 def pages(tenant: str, live_stack: LiveStack, receiver: Receiver) -> dict[str, Any]:
     """Where the records are, by what they are."""
-    return live_stack.made_by(_HAVE.format(name=tenant, url=receiver.url))
+    return live_stack.made_by(_HAVE.format(name=tenant, url=receiver.url, model=live_stack.model))
 
 
 def test_keys_endpoints_payments_and_dead_letters(
@@ -118,7 +128,7 @@ def test_invoices_from_the_draft_to_the_payment(
     def drafted() -> None:
         live_stack.manage("invoices", "draft", "--tenant", tenant)
         admin.goto("/admin/billing/invoice/")
-        admin.locator("[name=q]").fill(tenant)
+        admin.locator("#searchbar").fill(tenant)
         admin.keyboard.press("Enter")
         admin.get_by_role("row").filter(has_text=tenant).get_by_role("link").first.click()
 
@@ -148,7 +158,7 @@ def test_adapters_their_versions_and_their_traffic(
 ) -> None:
     def opened(kind: str, name: str) -> None:
         admin.goto(f"/admin/inference/{kind}/")
-        admin.locator("[name=q]").fill(name)
+        admin.locator("#searchbar").fill(name)
         admin.keyboard.press("Enter")
         admin.get_by_role("row").filter(has_text=name).get_by_role("link").first.click()
 
@@ -181,9 +191,9 @@ def test_people_pools_the_snapshot_and_the_tenant_itself(
     admin.locator("[name=role]").select_option("developer")
     admin.locator("[name=_continue]").click()
     expect(admin.locator("[name=role]")).to_have_value("developer")
-    admin.get_by_role("link", name=re.compile("Delete$")).first.click()
-    admin.locator("[type=submit]").last.click()
-    admin.wait_for_url("**/admin/tenants/membership/**")
+    admin.locator("a[href$='/delete/']").first.click()
+    admin.get_by_role("button", name=re.compile("sure")).click()
+    expect(admin.get_by_text("was deleted successfully").first).to_be_visible()
 
     admin.goto("/admin/tenants/quota/add/")
     choose(admin, "tenant", tenant)
