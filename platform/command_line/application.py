@@ -78,7 +78,7 @@ def _of_operators(name: str, verb: Verb) -> click.Command:
 
     def callback(arguments: tuple[str, ...]) -> None:
         context = click.get_current_context()
-        operators.run(verb.command, arguments, called=context.command_path)
+        operators.run(verb, arguments, called=context.command_path)
 
     return click.Command(
         name,

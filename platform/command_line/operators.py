@@ -1,6 +1,7 @@
 """The verbs of operators: each runs a command of `manage.py` in this process, with the settings of
 the installation or, in a checkout without any, of the stack that `make up` has started."""
 
+import argparse
 import logging
 import os
 import sys
@@ -30,9 +31,9 @@ def by_noun() -> dict[str, dict[str, verbs.Verb]]:
     return dict(found)
 
 
-def run(words: Sequence[str], arguments: Sequence[str], *, called: str) -> None:
-    """Run the command that the words begin; `called` is what its help calls it. Ends the process
-    with a status where it fails."""
+def run(verb: verbs.Verb, arguments: Sequence[str], *, called: str) -> None:
+    """Run the command of a verb; `called` is what its help calls it. Ends the process with a status
+    where it fails."""
     # What a verb takes can be read where no installation is.
     is_help = bool({"-h", "--help"} & set(arguments))
     settings = "control_plane.settings_for_checks" if is_help else "control_plane.settings"
@@ -53,14 +54,20 @@ def run(words: Sequence[str], arguments: Sequence[str], *, called: str) -> None:
         django.setup()
         # What went wrong the command says, in a line.
         logging.disable(logging.CRITICAL)
-        name, *first = words
+        name, *first = verb.command
         command = load_command_class(get_commands()[name], name)
         # Checks of the system read every page, which takes longer than the command.
         command.requires_system_checks = []
         command.suppressed_base_arguments = _OF_DJANGO
+        command.help = verb.told
         program, _, last = called.rpartition(" ")
+        parser = command.create_parser(program, last)
+        if first:  # what its other verbs take is nothing to this one
+            for action in parser._actions:
+                if action.dest not in ("help", "json"):
+                    action.help = verb.takes.get(action.dest, argparse.SUPPRESS)
         try:
-            options = vars(command.create_parser(program, last).parse_args([*first, *arguments]))
+            options = vars(parser.parse_args([*first, *arguments]))
         except CommandError as misuse:
             _end(Misused(f"{str(misuse).removeprefix('Error: ')}. See {called} --help."))
         try:

@@ -29,6 +29,8 @@ _PRICED: Final = {
 }
 _DAYS: Final = {"first": "the first day (UTC)", "last": "the last day (UTC), included"}
 _INVOICE: Final = {"invoice": "its number or id"}
+_DRAFTS: Final = {"month": "such as 2030-01", "tenant": f"{TENANT}; all without it"}
+_ENTRIES: Final = {"id": "the ids of entries"}
 _REASON: Final = _INVOICE | {"reason": "stored permanently; do not include personal data"}
 
 MONEY: Final[tuple[Verb, ...]] = (
@@ -125,18 +127,29 @@ MONEY: Final[tuple[Verb, ...]] = (
         takes={"pool": "its name", "per_gpu_hour": "in dollars", "gpus_per_worker": "how many"},
         command="set_gpu_cost",
     ),
-    _invoices.read("list", "List invoices.", command="invoices list"),
-    _invoices.read("show", "Show an invoice.", takes=_INVOICE, command="invoices show"),
+    _invoices.read(
+        "list",
+        "List invoices.",
+        takes=_DRAFTS | {"state": "only those in it"},
+        command="invoices list",
+    ),
+    _invoices.read(
+        "show",
+        "Show an invoice.",
+        takes=_INVOICE
+        | dict.fromkeys(("pdf", "csv"), "write it to this file, which must not exist yet"),
+        command="invoices show",
+    ),
     _invoices(
         "draft",
         "Draft a month's invoices.",
-        takes={"month": "such as 2030-01; last month without it"},
+        takes=_DRAFTS | {"month": "such as 2030-01; last month without it"},
         command="invoices draft",
     ),
     _invoices(
         "issue",
-        "Issue drafts.",
-        takes=_INVOICE,
+        "Issue a draft, or all of a month or a tenant.",
+        takes=_INVOICE | _DRAFTS,
         ends="An invoice gets its number, and its amount becomes due. It cannot be changed "
         "afterwards.",
         command="invoices issue",
@@ -211,6 +224,13 @@ MONEY: Final[tuple[Verb, ...]] = (
     _usage.read(
         "quarantine", "List usage that could not be recorded.", command="usage_quarantine list"
     ),
-    _usage("retry", "Record it again.", command="usage_quarantine retry"),
-    _usage("discard", "Discard it for good.", command="usage_quarantine discard"),
+    _usage(
+        "retry",
+        "Record quarantined usage again.",
+        takes={"id": "the ids of entries; all without it"},
+        command="usage_quarantine retry",
+    ),
+    _usage(
+        "discard", "Discard quarantined usage.", takes=_ENTRIES, command="usage_quarantine discard"
+    ),
 )

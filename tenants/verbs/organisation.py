@@ -33,6 +33,12 @@ ORGANISATION: Final[tuple[Verb, ...]] = (
         "List tenants; those that were closed only with --state closed.",
         command="list_tenants",
     ),
+    _tenants.read(
+        "show",
+        "Show a tenant: tier, state, money and how many of each it has.",
+        takes={"tenant": TENANT},
+        command="show_tenant",
+    ),
     _tenants(
         "create",
         "Create a tenant with one project.",

@@ -14,13 +14,21 @@ _tiers = Noun("tiers")
 _policy = Noun("policy")
 
 _ADAPTER: Final = {"name": "acme/support, or acme/support@2 for one version"}
+_YES: Final = {"yes": "do not ask"}
 _WORKER: Final = {"name": "the worker's name, as the fleet page shows it", "pool": "its pool"}
 _LETTER: Final = {"request_id": "the request's id"}
 _ROUTE: Final = "adapters/<adapter_id>"
 
 SERVICE: Final[tuple[Verb, ...]] = (
-    _adapters.read("list", "List LoRA adapters.", command="adapters list"),
-    _adapters.read("show", "Show an adapter with its versions.", command="adapters show"),
+    _adapters.read(
+        "list",
+        "List LoRA adapters.",
+        takes={"tenant": f"{TENANT}; all without it", "archived": "those that were deleted"},
+        command="adapters list",
+    ),
+    _adapters.read(
+        "show", "Show an adapter with its versions.", takes=_ADAPTER, command="adapters show"
+    ),
     _adapters(
         "create",
         "Add an adapter.",
@@ -69,7 +77,7 @@ SERVICE: Final[tuple[Verb, ...]] = (
     _adapters(
         "archive",
         "End a version for new requests.",
-        takes=_ADAPTER,
+        takes=_ADAPTER | _YES,
         ends="Permanent. It answers no new request, and stays stored until it is deleted.",
         permission=Permission.WRITE_ADAPTERS,
         routes=f"POST {_ROUTE}/versions/<version_id>/archive",
@@ -78,7 +86,7 @@ SERVICE: Final[tuple[Verb, ...]] = (
     _adapters(
         "delete",
         "Delete a version, or an adapter with all of them.",
-        takes=_ADAPTER,
+        takes=_ADAPTER | _YES,
         ends="Permanent. New requests get a 404; what is stored of its versions is deleted once no "
         "open request can need it.",
         permission=Permission.WRITE_ADAPTERS,
@@ -125,6 +133,9 @@ SERVICE: Final[tuple[Verb, ...]] = (
         command="dedicate_pool",
     ),
     _workers.read("list", "List workers and what each holds.", command="list_workers"),
+    _workers.read(
+        "show", "Show a worker as it describes itself.", takes=_WORKER, command="show_worker"
+    ),
     _workers(
         "drain",
         "Have a worker finish what it holds, and exit or stay.",
@@ -141,11 +152,11 @@ SERVICE: Final[tuple[Verb, ...]] = (
     ),
     _letters.read("list", "List requests whose every worker died.", command="dead_letters list"),
     _letters.read(
-        "show", "Show one, never its prompt.", takes=_LETTER, command="dead_letters show"
+        "show", "Show a dead letter, never its prompt.", takes=_LETTER, command="dead_letters show"
     ),
     _letters(
         "retry",
-        "Retry one unbilled.",
+        "Retry a dead letter.",
         takes=_LETTER,
         ends="Runs the request once more, unbilled. The response is discarded; if the retry "
         "succeeds, the stored request is deleted too. It may crash another worker.",
@@ -153,7 +164,7 @@ SERVICE: Final[tuple[Verb, ...]] = (
     ),
     _letters(
         "discard",
-        "Discard one.",
+        "Discard a dead letter.",
         takes=_LETTER,
         ends="Deletes the request and its prompt. It cannot be retried afterwards.",
         command="dead_letters discard",

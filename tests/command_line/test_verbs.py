@@ -115,6 +115,17 @@ def test_what_a_verb_of_operators_takes_is_told_without_an_installation() -> Non
     assert "--settings" not in done.stdout
 
 
+def test_of_a_command_with_several_verbs_each_tells_what_it_takes_itself() -> None:
+    environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}
+    done = subprocess.run(
+        [sys.executable, "-m", "command_line", "invoices", "void", "--help"],
+        env=environ, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.startswith("usage: penstock invoices void [-h] [--json] [--reason REASON]")
+    assert "Void an issued invoice." in done.stdout
+    assert not [word for word in ("{", "--pdf", "--month") if word in done.stdout]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_completes_nouns_and_verbs(shell: str) -> None:
     words = {"COMP_WORDS": "penstock keys ro", "COMP_CWORD": "ro" if shell == "fish" else "2"}

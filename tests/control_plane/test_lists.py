@@ -37,6 +37,7 @@ def test_tenants_are_listed_by_state_and_tier(acme: Project) -> None:
     (row,) = run("list_tenants", "--tier", "premium")
     assert row["tenant_id"] == str(acme.tenant_id) and row["tier"] == "premium"
     assert run("list_tenants", "--state", "closed") == []
+    assert [row["name"] for row in run("list_tenants", "--search", "bet")] == ["Beta"]
     assert "'gold'" in refused("list_tenants", "--tier", "gold")
 
 
@@ -44,11 +45,13 @@ def test_a_tenants_projects_members_and_quotas_are_listed(acme: Project) -> None
     key = issue_api_key(acme).record
     revoke_api_key(issue_api_key(acme).record)
     (project,) = run("list_projects", "acme")
+    assert run("list_projects", "acme", "--search", "none") == []
     assert (project["project_id"], project["api_keys"]) == (str(acme.id), 1)
 
     alice = User.objects.create_user("alice@acme.example")
     Membership.objects.create(tenant=acme.tenant, user=alice, role="owner")
-    (member,) = run("list_members", "Acme")
+    (member,) = run("list_members", "Acme", "--role", "owner")
+    assert run("list_members", "Acme", "--role", "viewer") == []
     assert (member["email"], member["role"]) == ("alice@acme.example", "owner")
 
     run("set_quota", "Acme", "spend_per_month", "12.50", "--api-key", key.public_id)
@@ -58,6 +61,14 @@ def test_a_tenants_projects_members_and_quotas_are_listed(acme: Project) -> None
         key.public_id,
         12_500_000_000,
     )
+    assert run("list_quotas", "Acme", "--limit", "spend_per_month", "--project", acme.name)
+    assert run("list_quotas", "Acme", "--limit", "tokens_per_day") == []
+    states = [len(run("list_api_keys", "acme", "--state", each)) for each in ("active", "revoked")]
+    assert states == [1, 1]
+    shown = run("show_tenant", "acme")
+    assert (shown["state"], shown["tier"], shown["credit"]) == ("open", "premium", "$0.00")
+    counts = [shown[each] for each in ("members", "projects", "api_keys", "quotas")]
+    assert counts == [1, 1, 1, 1]
     out = io.StringIO()
     call_command("list_quotas", "Acme", stdout=out)
     assert "$12.50" in out.getvalue() and "operator" in out.getvalue()
@@ -113,6 +124,9 @@ def test_workers_are_listed_with_what_they_hold(
         ("listed-b-worker", "draining", 3, "asked to leave"),
     ]
     assert [row["pool"] for row in run("list_workers", "--pool", "listed-b")] == ["listed-b"]
+    shown = run("show_worker", "listed-b-worker")
+    assert (shown["pool"], shown["state"], shown["running"]) == ("listed-b", "draining", 3)
+    assert "'nobody'" in refused("show_worker", "nobody")
 
 
 def test_an_empty_list_says_so() -> None:

@@ -1,4 +1,4 @@
-"""manage.py list_projects Acme"""
+"""manage.py list_projects Acme [--search web]"""
 
 from typing import Any
 
@@ -13,10 +13,12 @@ class Command(ReportingCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("tenant")
+        parser.add_argument("--search", default="", help="only those whose name contains this")
 
     def handle(self, *_: Any, **options: Any) -> None:
         works = Count("api_keys", filter=Q(api_keys__revoked_at=None))
-        found = tenant_named(options["tenant"]).projects.annotate(keys=works).order_by("name")
+        projects = tenant_named(options["tenant"]).projects.annotate(keys=works)
+        found = projects.filter(name__icontains=options["search"]).order_by("name")
         rows: list[dict[str, Fact]] = [
             {
                 "name": project.name,

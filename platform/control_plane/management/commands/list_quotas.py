@@ -1,10 +1,12 @@
-"""manage.py list_quotas Acme"""
+"""manage.py list_quotas Acme [--limit tokens_per_day] [--project web]"""
 
 from typing import Any
 
 from django.core.management.base import CommandParser
+from django.db.models import Q
 
-from tenants.management.look_up import tenant_named
+from gpu_workers.protocol.policy import QUOTA_NAMES
+from tenants.management.look_up import project_named, tenant_named
 from tenants.management.reporting import Fact, ReportingCommand
 
 
@@ -12,9 +14,17 @@ class Command(ReportingCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
         parser.add_argument("tenant")
+        parser.add_argument("--limit", choices=QUOTA_NAMES, help="only those of this limit")
+        parser.add_argument("--project", help="only of this project and its keys")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        quotas = tenant_named(options["tenant"]).quotas.select_related("project", "api_key")
+        tenant = tenant_named(options["tenant"])
+        quotas = tenant.quotas.select_related("project", "api_key")
+        if options["limit"] is not None:
+            quotas = quotas.filter(limit=options["limit"])
+        if options["project"] is not None:
+            project = project_named(tenant, options["project"])
+            quotas = quotas.filter(Q(project=project) | Q(api_key__project=project))
         rows: list[dict[str, Fact]] = [
             {
                 "limit": quota.limit,

@@ -1,4 +1,4 @@
-"""manage.py list_tenants [--state open|suspended|closed] [--tier premium]"""
+"""manage.py list_tenants [--state open|suspended|closed] [--tier premium] [--search acme]"""
 
 from typing import Any, Final
 
@@ -21,9 +21,12 @@ class Command(ReportingCommand):
         super().add_arguments(parser)
         parser.add_argument("--state", choices=list(_STATES), help="default: open and suspended")
         parser.add_argument("--tier", help="only those in this tier")
+        parser.add_argument("--search", default="", help="only those whose name contains this")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        found = Tenant.objects.filter(_STATES.get(options["state"], Q(closed_at=None)))
+        found = Tenant.objects.filter(
+            _STATES.get(options["state"], Q(closed_at=None)), name__icontains=options["search"]
+        )
         if options["tier"] is not None:
             found = found.filter(tier=tier_named(options["tier"]))
         rows: list[dict[str, Fact]] = [
@@ -32,7 +35,7 @@ class Command(ReportingCommand):
                 "slug": tenant.slug,
                 "tier": tenant.tier.name,
                 "billing_mode": tenant.billing_mode,
-                "state": _state(tenant),
+                "state": state_of(tenant),
                 "created_at": tenant.created_at,
                 "tenant_id": str(tenant.id),
             }
@@ -41,7 +44,8 @@ class Command(ReportingCommand):
         self.report_rows(options, rows, of="tenants")
 
 
-def _state(tenant: Tenant) -> str:
+def state_of(tenant: Tenant) -> str:
+    """Return open, suspended or closed."""
     if tenant.is_closed:
         return "closed"
     return "suspended" if tenant.is_suspended else "open"

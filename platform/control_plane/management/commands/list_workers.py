@@ -20,11 +20,12 @@ class Command(ReportingCommand):
         parser.add_argument("--pool", help="only of this pool")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        workers = asyncio.run(_workers(options["pool"]))
-        self.report_rows(options, [_facts(worker) for worker in workers], of="workers")
+        workers = asyncio.run(workers_of(options["pool"]))
+        self.report_rows(options, [facts_of(worker) for worker in workers], of="workers")
 
 
-async def _workers(pool: str | None) -> list[PoolWorker]:
+async def workers_of(pool: str | None) -> list[PoolWorker]:
+    """Return the workers of a pool, or of all."""
     async with connect_async(settings.PENSTOCK_DISPATCH_REDIS_URL) as redis:
         registry = WorkerRegistry(redis)
         pools = await read_known_pools(redis) if pool is None else [pool]
@@ -32,7 +33,8 @@ async def _workers(pool: str | None) -> list[PoolWorker]:
     return sorted(found, key=lambda worker: (worker.info.pool, worker.info.name))
 
 
-def _facts(worker: PoolWorker) -> dict[str, Fact]:
+def facts_of(worker: PoolWorker) -> dict[str, Fact]:
+    """Return a worker as a list shows it."""
     info = worker.info
     return {
         "name": info.name,
