@@ -28,6 +28,7 @@ from tenants.admin.limits import QuotaValueForm
 from tenants.admin.new_tenant import MadeWhole
 from tenants.admin.people import MembershipForm, check_may_all_go
 from tenants.admin.storage import storage_text
+from tenants.errors import TenantsError
 from tenants.models import Cap, Membership, Project, Quota, Tenant, Tier, check_cap_in_form
 from tenants.offboarding.closing import close_tenant
 from tenants.operator_admin import NeverDeleted, OperatorAdmin
@@ -326,6 +327,8 @@ class TenantAdmin(ActsAsMember, BooksMoney, MadeWhole, NeverDeleted):
             work()
         except ValidationError as error:
             messages.error(request, " ".join(error.messages))
+        except TenantsError as refusal:
+            messages.error(request, refusal.message)
         else:
             self.log_change(request, tenant, f"{done.capitalize()}.")
             messages.success(request, f"{tenant.name} was {done}.")

@@ -3,6 +3,7 @@
 Playwright runs for one test at a time: its loop stands in the way of tests with one of their own.
 """
 
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -26,8 +27,15 @@ def chromium() -> str:
 @pytest.fixture
 def browser(chromium: str, live_stack: LiveStack) -> Iterator[Watched]:
     let_limits_pass(live_stack)
-    with browsing(chromium, live_stack.public_url) as watched:
-        yield watched
+    log = live_stack.var_folder / "log" / "web.log"
+    begun = log.stat().st_size
+    try:
+        with browsing(chromium, live_stack.public_url) as watched:
+            yield watched
+    finally:
+        said = log.read_bytes()[begun:].decode(errors="replace")
+        if "Traceback" in said:  # of a page that could not be made
+            sys.stderr.write(said)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from inference.models import (
     ServedModel,
 )
 from tenants.audit.log import seal_now
+from tenants.errors import Conflict
 from tenants.isolation.scoping import operator_scope
 from tenants.models import (
     ApiKey,
@@ -22,7 +23,7 @@ from tenants.models import (
     Tenant,
     Tier,
 )
-from tests.control_plane.operator_site.records import wrong_fields
+from tests.control_plane.operator_site.records import refusals, wrong_fields
 
 pytestmark = pytest.mark.django_db
 
@@ -98,6 +99,19 @@ def test_a_tenant_is_not_closed_under_another_name_and_never_deleted(
     assert operator.post(delete, {"post": "yes"}).status_code == 403
     with operator_scope("test"):
         assert Tenant.objects.get().closed_at is None
+
+
+def test_what_keeps_a_tenant_from_being_closed_is_told(
+    operator: Client, acme: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_tenant: Tenant) -> None:
+        raise Conflict("Acme has a draft for this month already.")
+
+    monkeypatch.setattr("tenants.admin.tenants.close_tenant", refuse)
+    page = reverse("admin:tenants_tenant_close_one", args=[acme.tenant_id])
+    answer = operator.post(page, {"sure": "yes", "name": "Acme"}, follow=True)
+    (told,) = refusals(answer)
+    assert told == "Acme has a draft for this month already."
 
 
 def test_an_operator_names_the_model_that_answers_instead(operator: Client, acme: Project) -> None:
