@@ -6,7 +6,7 @@ import uuid
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.support.chromium.admin import new_tenant, sign_in_as_operator
+from tests.support.chromium.admin import fill_in, new_tenant, sign_in_as_operator
 from tests.support.chromium.flows import press
 from tests.support.stack_addresses import LiveStack
 
@@ -31,12 +31,7 @@ def book(admin: Page, verb: str, amount: str, **more: str) -> None:
     admin.get_by_role("link", name=verb, exact=True).click()
     admin.locator("[name=amount]").fill(amount)
     admin.locator("[name=reference]").fill(f"{verb} {uuid.uuid4().hex[:8]}")
-    for name, value in more.items():
-        field = admin.locator(f"[name={name}]")
-        if field.evaluate("element => element.tagName") == "SELECT":
-            field.select_option(value)
-        else:
-            field.fill(value)
+    fill_in(admin, **more)
     press(admin, "Continue")
     expect(admin.get_by_text("Reference:")).to_be_visible()
     press(admin, "Book")

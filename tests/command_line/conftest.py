@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import httpx
 import pytest
-from asgiref.sync import async_to_sync
 from click.testing import CliRunner, Result
 from command_line import calls
 from command_line.application import penstock
@@ -31,15 +30,9 @@ class ThroughDjango(httpx.BaseTransport):
             request.headers.get("content-type", ""),
             headers={"Authorization": request.headers["authorization"]},
         )
-        headers = dict(answer.items())
-        return httpx.Response(answer.status_code, headers=headers, content=_content_of(answer))
-
-
-def _content_of(answer: Any) -> bytes:
-    async def parts() -> bytes:
-        return b"".join([part async for part in answer.streaming_content])
-
-    return async_to_sync(parts)() if answer.streaming else bytes(answer.content)
+        return httpx.Response(
+            answer.status_code, headers=dict(answer.items()), content=answer.content
+        )
 
 
 @pytest.fixture

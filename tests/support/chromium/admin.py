@@ -29,15 +29,20 @@ def new_tenant(admin: Page, tier: str) -> str:
     return name
 
 
-def act(admin: Page, action: str, told: str, *, button: str = "", **fields: str) -> None:
-    """Choose an action of the page that is open, answer what it asks, and read what it did."""
-    admin.get_by_role("link", name=re.compile(rf"{action}$")).first.click()
+def fill_in(admin: Page, **fields: str) -> None:
+    """Fill in fields by name, or choose in them."""
     for name, value in fields.items():
         field = admin.locator(f"[name={name}]")
         if field.evaluate("element => element.tagName") == "SELECT":
             field.select_option(value)
         else:
             field.fill(value)
+
+
+def act(admin: Page, action: str, told: str, *, button: str = "", **fields: str) -> None:
+    """Choose an action of the page that is open, answer what it asks, and read what it did."""
+    admin.get_by_role("link", name=re.compile(rf"{action}$")).first.click()
+    fill_in(admin, **fields)
     press(admin, button or action)
     expect(admin.get_by_text(told).first).to_be_visible()
 
