@@ -12,6 +12,8 @@ from control_plane.documentation.pages import api_group, api_reference, websocke
 from control_plane.operator_site.login import operator_login
 from control_plane.status.front_page import front_page
 
+admin.autodiscover()
+
 urlpatterns = [
     path("", front_page, name="front-page"),
     path("account/", include("control_plane.accounts.urls")),

@@ -3,6 +3,10 @@
 from collections.abc import Iterable
 from typing import Any
 
+import allauth.account.admin
+import allauth.mfa.admin
+import allauth.socialaccount.admin
+import allauth.usersessions.admin  # noqa: F401 - all four, for what is taken out below
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken

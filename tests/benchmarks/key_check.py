@@ -193,6 +193,7 @@ def measure_pages(report: Report, sizes: Sizes) -> None:
     operator = User.objects.create_superuser("benchmark@load.invalid")
     client = Client()
     client.force_login(operator)
+    admin.autodiscover()
     for model in admin.site._registry:
         if model._meta.app_label not in ("tenants", "inference"):
             continue

@@ -46,6 +46,24 @@ def test_a_start_without_settings_is_one_sentence_that_names_them() -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_the_admins_pages_are_left_alone_until_an_address_or_a_check_asks_for_them() -> None:
+    code = (
+        "import django; django.setup(); "
+        "from django.contrib import admin; from django.core.checks import run_checks; "
+        "from tenants.models import Tenant; "
+        "print(admin.site.is_registered(Tenant)); run_checks(tags=['admin']); "
+        "print(admin.site.is_registered(Tenant))"
+    )
+    environ = penstock_environ(
+        DJANGO_SETTINGS_MODULE="control_plane.settings_for_checks",
+        PYTHONPATH=f"{ROOT}{os.pathsep}{ROOT / 'platform'}",
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["False", "True"], done.stderr
+
+
 @pytest.mark.parametrize(
     ("chosen", "subdomains", "preload"),
     [("", False, False), ("subdomains", True, False), ("preload", True, True)],

@@ -2,6 +2,7 @@
 Django set up."""
 
 from functools import partial
+from importlib import import_module
 from typing import TypedDict
 
 from django.conf import settings
@@ -26,6 +27,7 @@ class DjangoSide(TypedDict):
 
 def django_side(authenticate: Authenticate) -> DjangoSide:
     """Create the doors; whoever uploads is asked for a key by `authenticate`."""
+    import_module(settings.ROOT_URLCONF)  # all pages, or the first request would wait for them
     handler = OneThreadHandler()
     health = Health(
         dispatch_redis_url=settings.ENV.gateway_redis_url,

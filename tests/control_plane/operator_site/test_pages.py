@@ -25,6 +25,7 @@ from tests.control_plane.operator_site.records import make_acme, make_one_of_eac
 from tests.support.database import shared
 
 pytestmark = pytest.mark.django_db
+admin.autodiscover()
 MODELS = [
     model
     for model in apps.get_models()
