@@ -37,8 +37,11 @@ def delete_old_events(now: datetime | None = None) -> int:
 
 
 def erase_tenant(tenant: Tenant) -> None:
-    """Delete all events, endpoints and alerts of a tenant that is closed."""
-    delete_events(Event.objects.filter(tenant=tenant))
+    """Delete all events, endpoints and alerts of a tenant that is closed, with what others are
+    writing of them right now: whoever fans an event out holds it, whoever logs an attempt holds the
+    endpoint."""
+    list(Endpoint.objects.filter(tenant=tenant).select_for_update(no_key=True))
+    delete_events(Event.objects.filter(tenant=tenant).select_for_update())
     Endpoint.objects.filter(tenant=tenant).delete()
     BalanceAlert.objects.filter(tenant=tenant).delete()
 
