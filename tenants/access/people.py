@@ -124,6 +124,7 @@ def remove(membership: Membership, *, by: frozenset[Permission], revoke_keys: bo
 
 def delete_account(user: User) -> None:
     """Delete a user with all memberships, as an operator does. Raises as `change_role` does."""
+    user = User.objects.select_for_update().get(pk=user.pk)  # against new ones, and sessions
     for membership in user.memberships.all():
         remove(membership, by=OPERATOR)
     user.delete()

@@ -128,7 +128,8 @@ def rotate_secret(endpoint: Endpoint, *, overlap: timedelta) -> NewSecret:
 
 def remove_endpoint(endpoint: Endpoint) -> None:
     """Delete an endpoint with its deliveries and their log."""
-    locked(endpoint.pk)
+    # Also against whoever makes deliveries for it right now.
+    endpoint = Endpoint.objects.select_for_update(of=("self",)).get(pk=endpoint.pk)
     # The log is not a tenant's to delete, but where its endpoint goes it goes with it.
     with operator_scope("removal of a webhook endpoint"):
         endpoint.delete()

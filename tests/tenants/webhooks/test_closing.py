@@ -1,4 +1,4 @@
-"""A tenant is closed while its events are under way: nobody waits for ever, nothing is left."""
+"""A tenant is closed while its events are under way: nobody fails, nothing is left."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
