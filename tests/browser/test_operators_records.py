@@ -14,6 +14,7 @@ from tests.support.polling import eventually_sync
 from tests.support.stack_addresses import LiveStack
 from tests.support.webhooks.receiver import Receiver, a_receiver
 
+DRAFT = re.compile("draft", re.IGNORECASE)
 pytestmark = [pytest.mark.engine, pytest.mark.stack, pytest.mark.rare]
 
 # What the stack's own manage.py runs: a project with a key and an endpoint, requests of last month
@@ -130,7 +131,9 @@ def test_invoices_from_the_draft_to_the_payment(
         admin.goto("/admin/billing/invoice/")
         admin.locator("#searchbar").fill(tenant)
         admin.keyboard.press("Enter")
-        admin.get_by_role("row").filter(has_text=tenant).get_by_role("link").first.click()
+        # Beside it there may be one of this month that was voided.
+        row = admin.get_by_role("row").filter(has_text=tenant).filter(has_text=DRAFT)
+        row.get_by_role("link").first.click()
 
     live_stack.manage("set_seller", "Penstock Ltd", "--address", r"1 Mill Lane\nLeeds")
     live_stack.manage("set_billing_mode", tenant, "postpaid")
