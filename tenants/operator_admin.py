@@ -5,9 +5,10 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from django import forms
+from django.contrib import admin
 from django.contrib.admin.utils import quote, unquote
-from django.core.exceptions import ValidationError
-from django.db.models import Model
+from django.core.exceptions import FieldDoesNotExist, ValidationError
+from django.db.models import IntegerField, Model
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
@@ -29,6 +30,26 @@ class OperatorAdmin(ModelAdmin):  # type: ignore[misc]
     warn_unsaved_form = True
     list_filter_submit = True
     list_per_page = 50
+
+    def get_list_display(self, request: HttpRequest) -> list[Any]:
+        """Show whole numbers with their digits in groups, as everywhere else."""
+        return [self._grouped(column) for column in super().get_list_display(request)]
+
+    def _grouped(self, column: Any) -> Any:
+        try:
+            field = self.opts.get_field(column)
+        except FieldDoesNotExist:
+            return column
+        if not isinstance(field, IntegerField) or field.choices:
+            return column
+
+        @admin.display(description=field.verbose_name, ordering=column)
+        def grouped(record: Model) -> str | None:
+            number = getattr(record, column)
+            return None if number is None else f"{number:,}"
+
+        grouped.__name__ = column
+        return grouped
 
     def changeform_view(
         self, request: HttpRequest, object_id: str | None = None, *args: Any, **kwargs: Any

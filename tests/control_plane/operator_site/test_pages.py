@@ -119,3 +119,10 @@ def test_what_machines_wrote_is_not_for_people_to_change(operator: Client, name:
     assert operator.post(change, {"pool": "mine"}).status_code == 403
     delete = reverse(f"admin:inference_{name}_delete", args=[record.pk])
     assert operator.post(delete, {"post": "yes"}).status_code == 403
+
+
+def test_whole_numbers_of_a_list_have_their_digits_in_groups(operator: Client) -> None:
+    ensure_default_tiers()
+    answer = operator.get(reverse("admin:tenants_tier_changelist"), {"o": "-5"})
+    shown = re.findall(r"field-requests_per_minute[^>]*>([^<]*)<", answer.content.decode())
+    assert [text.strip() for text in shown] == ["60,000", "6,000", "6,000", "60"]
