@@ -35,6 +35,17 @@ def parser_of(command: str) -> CommandParser:
     return parser
 
 
+def started(*words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run `penstock` where nothing is set but this."""
+    return subprocess.run(
+        [sys.executable, "-m", "command_line", *words],
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"} | environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 def test_every_command_is_a_verb() -> None:
     ours = {name for name, app in get_commands().items() if str(app).startswith(OURS)}
     assert {verb.command[0] for verb in VERBS if verb.command} == ours - NO_VERBS
@@ -105,22 +116,16 @@ def test_what_asks_no_installation_starts_no_django(words: list[str]) -> None:
 
 
 def test_what_a_verb_of_operators_takes_is_told_without_an_installation() -> None:
-    environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}
-    done = subprocess.run(
-        [sys.executable, "-m", "command_line", "credit", "grant", "--help"],
-        env=environ, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = started("credit", "grant", "--help")
+    assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("usage: penstock credit grant")
     assert "amount" in done.stdout and done.stderr == ""
     assert "--settings" not in done.stdout
 
 
 def test_of_a_command_with_several_verbs_each_tells_what_it_takes_itself() -> None:
-    environ = {"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}"}
-    done = subprocess.run(
-        [sys.executable, "-m", "command_line", "invoices", "void", "--help"],
-        env=environ, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = started("invoices", "void", "--help")
+    assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("usage: penstock invoices void [-h] [--json] [--reason REASON]")
     assert "Void an issued invoice." in done.stdout
     assert not [word for word in ("{", "--pdf", "--month") if word in done.stdout]
@@ -129,16 +134,8 @@ def test_of_a_command_with_several_verbs_each_tells_what_it_takes_itself() -> No
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_completes_nouns_and_verbs(shell: str) -> None:
     words = {"COMP_WORDS": "penstock keys ro", "COMP_CWORD": "ro" if shell == "fish" else "2"}
-    environ = {
-        "PATH": "/usr/bin:/bin",
-        "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}",
-        "_PENSTOCK_COMPLETE": f"{shell}_complete",
-        **words,
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "command_line"],
-        env=environ, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    done = started(_PENSTOCK_COMPLETE=f"{shell}_complete", **words)
+    assert done.returncode == 0, done.stderr
     assert "rotate" in done.stdout and "revoke" not in done.stdout
 
 
@@ -152,29 +149,13 @@ def test_a_shell_completes_nouns_and_verbs(shell: str) -> None:
     ],
 )
 def test_what_is_asked_wrongly_is_told_in_one_line(words: list[str], told: str) -> None:
-    environ = {
-        "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}",
-        "PENSTOCK_URL": "http://127.0.0.1:9",
-        "PENSTOCK_API_KEY": "sk-none",
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "command_line", *words],
-        env=environ, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = started(*words, PENSTOCK_URL="http://127.0.0.1:9", PENSTOCK_API_KEY="sk-none")
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1 and told in done.stderr
     assert " --help." in done.stderr
 
 
 def test_a_service_that_is_not_there_is_told_by_its_own_status() -> None:
-    environ = {
-        "PYTHONPATH": f"{ROOT}:{ROOT / 'platform'}",
-        "PENSTOCK_URL": "http://127.0.0.1:9",
-        "PENSTOCK_API_KEY": "sk-none",
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "command_line", "keys", "list"],
-        env=environ, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = started("keys", "list", PENSTOCK_URL="http://127.0.0.1:9", PENSTOCK_API_KEY="sk-none")
     assert (done.returncode, done.stdout) == (3, "")
     assert len(done.stderr.splitlines()) == 1 and "127.0.0.1:9" in done.stderr

@@ -172,3 +172,10 @@ def connections_in_use() -> int:
     """How many connections of this process's pool somebody has."""
     stats: dict[str, int] = connection.pool.get_stats()  # type: ignore[attr-defined]
     return stats["pool_size"] - stats["pool_available"]
+
+
+def somebody_waits() -> bool:
+    """Return whether a transaction waits for what another holds."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        return bool(cursor.fetchone() != (0,))

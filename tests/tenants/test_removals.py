@@ -16,6 +16,7 @@ from tenants.permissions import Role
 from tenants.webhooks.endpoints import add_endpoint, remove_endpoint
 from tenants.webhooks.fan_out import fan_out_events
 from tenants.webhooks.models import Delivery, Endpoint
+from tests.support.database import somebody_waits
 from tests.support.polling import eventually_sync
 from tests.support.projects import make_project
 from tests.support.webhooks.attempts import tell
@@ -68,7 +69,7 @@ def test_what_somebody_refers_to_at_this_moment_is_removed(
         """What goes with the record has been looked for by now."""
         if record in collector.data.get(type(record), ()):
             references.append(threads.submit(_apart, refer, record))
-            eventually_sync(lambda: references[0].done() or _somebody_waits(), 30)
+            eventually_sync(lambda: references[0].done() or somebody_waits(), 30)
         return delete(collector)
 
     monkeypatch.setattr(Collector, "delete", refer_first)
@@ -86,9 +87,3 @@ def _apart(refer: Callable[[Any], object], record: Any) -> None:
             refer(record)
     finally:
         connection.close()
-
-
-def _somebody_waits() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
-        return bool(cursor.fetchone() != (0,))

@@ -32,6 +32,7 @@ from tenants.models import (
     User,
 )
 from tests.support.commands import printed
+from tests.support.database import somebody_waits
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -183,10 +184,8 @@ def test_a_commit_that_waits_for_a_row_keeps_no_other_commit_waiting(
 def _until_somebody_waits(work: "Future[None]") -> None:
     deadline = monotonic() + TIMEOUT_SECONDS
     while monotonic() < deadline and not work.done():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
-            if cursor.fetchone() != (0,):
-                return
+        if somebody_waits():
+            return
     pytest.fail("nobody came to wait")
 
 

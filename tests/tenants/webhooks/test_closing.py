@@ -14,6 +14,7 @@ from tenants.webhooks.deliveries import claim_due, record
 from tenants.webhooks.endpoints import add_endpoint
 from tenants.webhooks.fan_out import fan_out_events
 from tenants.webhooks.models import Delivery, DeliveryAttempt, EmailNotice, Endpoint, Event
+from tests.support.database import somebody_waits
 from tests.support.polling import eventually_sync
 from tests.support.projects import make_project
 from tests.support.webhooks.attempts import failed, tell
@@ -46,7 +47,7 @@ def test_closing_waits_for_what_is_under_way_and_leaves_nothing_of_it(
             else:
                 fan_out_events()
             closing = threads.submit(_close, acme.tenant)
-            eventually_sync(lambda: closing.done() or _somebody_waits(), 30)
+            eventually_sync(lambda: closing.done() or somebody_waits(), 30)
         assert closing.exception(timeout=30) is None
     with operator_scope("test"):
         assert Tenant.objects.get(pk=acme.tenant_id).is_closed
@@ -60,9 +61,3 @@ def _close(tenant: Tenant) -> None:
             close_tenant(tenant)
     finally:
         connection.close()
-
-
-def _somebody_waits() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
-        return bool(cursor.fetchone() != (0,))
