@@ -37,13 +37,14 @@ def encoded(
     longest_answer: int = CONTEXT_TOKENS,
     *,
     splits_words: bool = False,
+    weight: float | None = None,
 ) -> Example:
     """Encode a conversation as the chat template renders it, answers cut at `longest_answer`.
 
-    `longest_answer` is in tokens. The first tokens of an answer weigh more, because in them the
-    model decides which fact it is. `splits_words` cuts some words of questions into other tokens
-    than the tokenizer would, so that words never seen are understood by their parts (as BPE dropout
-    does, but seeded).
+    `longest_answer` is in tokens. All tokens of answers have this `weight`; without one the first
+    weigh more, because in them the model decides which fact it is. `splits_words` cuts some words
+    of questions into other tokens than the tokenizer would, so that words never seen are understood
+    by their parts (as BPE dropout does, but seeded).
     """
     token_ids = [tokenizer.convert_tokens_to_ids(BOS)]
     weights = [0.0]
@@ -64,11 +65,11 @@ def encoded(
         if is_answer:
             content = content[:longest_answer]
         token_ids += [tokenizer.convert_tokens_to_ids(ROLE_TOKENS[message.role]), *content]
-        weights += [0.0, *(_weight(place, is_answer) for place in range(len(content)))]
+        weights += [0.0, *(_weight(place, is_answer, weight) for place in range(len(content)))]
     return Example(token_ids[:CONTEXT_TOKENS], weights[:CONTEXT_TOKENS])
 
 
-def grouped(examples: Iterable[Example], most_tokens: int = 4096) -> list[list[Example]]:
+def grouped(examples: Iterable[Example], most_tokens: int = 8192) -> list[list[Example]]:
     """Group examples of similar length, so that padding costs less than one more pass."""
     groups: list[list[Example]] = [[]]
     for example in sorted(examples, key=lambda each: len(each.token_ids)):
@@ -94,7 +95,9 @@ def _pieces(text: str) -> list[str]:
     return [piece for piece in pieces if piece]
 
 
-def _weight(place: int, is_answer: bool) -> float:
+def _weight(place: int, is_answer: bool, given: float | None) -> float:
     if not is_answer:
         return 0.0
+    if given is not None:
+        return given
     return OPENING_WEIGHT if place < OPENING_TOKENS else 1.0

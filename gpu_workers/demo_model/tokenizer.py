@@ -17,10 +17,25 @@ ASSISTANT: Final = "<|assistant|>"
 SPECIAL_TOKENS: Final = (PAD, BOS, END, SYSTEM, USER, ASSISTANT)
 CONTEXT_TOKENS: Final = 2048
 
-# Content may be a string, a list of text parts or absent; tool definitions are not rendered, and
-# tool results are shown to the model as if the user had typed them.
+# Content may be a string, a list of text parts or absent. A tool is shown as its name, with names
+# and types of what it takes; tool results are shown as if the user had typed them.
 CHAT_TEMPLATE: Final = """\
 {{- bos_token }}
+{%- if tools %}
+{{- '<|system|>tools: ' }}
+{%- for tool in tools %}
+{%- set function = tool.function if tool.function is mapping else tool %}
+{{- function.name ~ '(' }}
+{%- if function.parameters is mapping and function.parameters.properties is mapping %}
+{%- for name, field in function.parameters.properties.items() %}
+{%- set type = field.type if field is mapping and field.type is string else 'string' %}
+{{- name ~ ': ' ~ type ~ (', ' if not loop.last else '') }}
+{%- endfor %}
+{%- endif %}
+{{- ')' ~ ('; ' if not loop.last else '') }}
+{%- endfor %}
+{{- '<|end|>' }}
+{%- endif %}
 {%- for message in messages %}
 {%- set text = namespace(value='') %}
 {%- if message.content is string %}
@@ -37,6 +52,12 @@ CHAT_TEMPLATE: Final = """\
 {%- if message.role in ('system', 'developer') %}
 {{- '<|system|>' + text.value | trim + '<|end|>' }}
 {%- elif message.role == 'assistant' %}
+{%- for call in message.tool_calls or [] %}
+{%- set given = call.function.arguments %}
+{%- set given = given if given is string else given | tojson %}
+{%- set text.value = text.value ~ '\n<tool_call>\n{"name": "' ~ call.function.name %}
+{%- set text.value = text.value ~ '", "arguments": ' ~ given ~ '}\n</tool_call>' %}
+{%- endfor %}
 {{- '<|assistant|>' + text.value | trim + '<|end|>' }}
 {%- elif message.role == 'tool' %}
 {{- '<|user|>tool result: ' + text.value | trim + '<|end|>' }}
@@ -52,7 +73,7 @@ CHAT_TEMPLATE: Final = """\
 def trained_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     """Train a tokenizer on `texts`; it puts the BOS token before plain prompts."""
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = words_and_digits()
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY_SIZE,
@@ -74,6 +95,17 @@ def trained_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
         model_max_length=CONTEXT_TOKENS,
         chat_template=CHAT_TEMPLATE,
         clean_up_tokenization_spaces=False,
+    )
+
+
+def words_and_digits() -> pre_tokenizers.PreTokenizer:
+    """Return what texts are cut into before tokens are made. Each digit stands alone, so that a
+    number has the same tokens wherever it stands and is copied one by one."""
+    return pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
     )
 
 

@@ -10,7 +10,7 @@ import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch.nn import functional
@@ -19,17 +19,22 @@ from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTra
 from gpu_workers.demo_model import MODEL_FOLDER
 from gpu_workers.demo_model.corpus import conversation, single_question
 from gpu_workers.demo_model.examples import OPENING_TOKENS, Example, encoded, grouped
+from gpu_workers.demo_model.forms.corpus import filled_form
 from gpu_workers.demo_model.recipe import Part, Recipe
 from gpu_workers.demo_model.tokenizer import (
     BOS,
+    CHAT_TEMPLATE,
     CONTEXT_TOKENS,
     END,
     PAD,
     save_tokenizer,
     trained_tokenizer,
+    words_and_digits,
 )
 
 log = logging.getLogger(__name__)
+
+FORM_WEIGHT: Final = 2.0  # of each token, so that forms weigh about what the facts do
 
 
 def main() -> None:
@@ -37,34 +42,56 @@ def main() -> None:
     parser.add_argument("--model-folder", type=Path, default=MODEL_FOLDER)
     parser.add_argument("--work-folder", type=Path, default=Path("var/demo_model"))
     parser.add_argument("--restart", action="store_true", help="ignore earlier checkpoints")
+    parser.add_argument(
+        "--last-part",
+        action="store_true",
+        help="go on from the model in --model-folder, and train the last part alone",
+    )
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     if arguments.restart:
         shutil.rmtree(arguments.work_folder, ignore_errors=True)
-    train(Recipe(), arguments.model_folder, arguments.work_folder)
+    train(Recipe(), arguments.model_folder, arguments.work_folder, last_part=arguments.last_part)
 
 
-def train(recipe: Recipe, model_folder: Path, work_folder: Path) -> None:
-    """Train by the recipe, going on from the checkpoints of the same recipe in `work_folder`."""
+def train(recipe: Recipe, model_folder: Path, work_folder: Path, *, last_part: bool) -> None:
+    """Train by the recipe, going on from the checkpoints of the same recipe in `work_folder`. With
+    `last_part` alone what is in `model_folder` is what that begins with."""
     torch.set_num_threads(recipe.threads)
     torch.manual_seed(recipe.seed)
     work_folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = trained_tokenizer(
-        message.content
-        for index in range(recipe.tokenizer_conversations)
-        for message in conversation(recipe.seed, index)
-    )
+    if last_part:  # its embeddings are of its tokens
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(model_folder)
+        tokenizer.chat_template = CHAT_TEMPLATE
+        tokenizer.backend_tokenizer.pre_tokenizer = words_and_digits()
+    else:
+        tokenizer = trained_tokenizer(
+            message.content
+            for index in range(recipe.tokenizer_conversations)
+            for message in conversation(recipe.seed, index)
+        )
     training = Training(recipe, tokenizer)
     log.info(f"{training.model.num_parameters():,} parameters, {len(tokenizer):,} tokens")
-    (_, trunk), *branches = recipe.parts()
-    trunk_end = work_folder / "trunk.pt"
-    training.run(trunk, 0, trunk_end)
-    weights = []
-    for number, (first_step, branch) in enumerate(branches):
-        training.load(trunk_end, trunk)
-        training.run(branch, first_step, work_folder / f"branch-{number}.pt")
-        weights.append({name: each.clone() for name, each in training.model.state_dict().items()})
-    training.model.load_state_dict(mean_of(weights))
+    (_, trunk), *others = recipe.parts()
+    branches, last = others[: len(recipe.branches)], others[len(recipe.branches) :]
+    if last_part:
+        begun = LlamaForCausalLM.from_pretrained(model_folder, dtype=torch.float32).state_dict()
+        last = last[-1:]
+    else:
+        trunk_end = work_folder / "trunk.pt"
+        training.run(trunk, 0, trunk_end)
+        weights = []
+        for number, (first_step, branch) in enumerate(branches):
+            training.load(trunk_end, trunk)
+            training.run(branch, first_step, work_folder / f"branch-{number}.pt")
+            weights.append(
+                {name: each.clone() for name, each in training.model.state_dict().items()}
+            )
+        begun = mean_of(weights)
+    for number, (first_step, part) in enumerate(last):
+        training.begin_with(begun)
+        training.run(part, first_step, work_folder / f"last-{number}.pt")
+        begun = training.model.state_dict()
     save(training.model, tokenizer, model_folder)
 
 
@@ -75,12 +102,22 @@ class Training:
         self.recipe = recipe
         self.tokenizer = tokenizer
         self.model = new_model(tokenizer)
-        self._optimizer = torch.optim.AdamW(
-            self.model.parameters(), betas=(0.9, 0.98), weight_decay=recipe.weight_decay, fused=True
-        )
+        self._optimizer = self._new_optimizer()
         dropout = self._dropout = torch.nn.Dropout(0.0)
         self.model.get_input_embeddings().register_forward_hook(
             lambda module, _inputs, output: dropout(output) if module.training else output
+        )
+
+    def begin_with(self, weights: dict[str, torch.Tensor]) -> None:
+        """Go on from other weights, as precise as they are saved, with a new optimizer."""
+        saved = {name: each.to(torch.bfloat16).float() for name, each in weights.items()}
+        self.model.load_state_dict(saved)
+        self._optimizer = self._new_optimizer()
+
+    def _new_optimizer(self) -> torch.optim.Optimizer:
+        decay = self.recipe.weight_decay
+        return torch.optim.AdamW(
+            self.model.parameters(), betas=(0.9, 0.98), weight_decay=decay, fused=True
         )
 
     def run(self, part: Part, first_step: int, checkpoint: Path) -> None:
@@ -153,11 +190,15 @@ class Training:
             )
             for index in range(number * short, (number + 1) * short)
         )
-        return [*conversations, *questions]
+        forms = (
+            encoded(self.tokenizer, filled_form(seed, index), weight=FORM_WEIGHT)
+            for index in range(number * part.forms_per_step, (number + 1) * part.forms_per_step)
+        )
+        return [*conversations, *questions, *forms]
 
     def _recipe_of(self, part: Part) -> str:
         """Return what a part's weights follow from: a branch may be added to a finished run."""
-        return repr((replace(self.recipe, branches=()), part))
+        return repr((replace(self.recipe, branches=(), last=()), part))
 
     def _save_checkpoint(self, checkpoint: Path, part: Part, steps_done: int) -> None:
         """Save beside and rename, so that an interruption leaves the last whole checkpoint."""
@@ -235,11 +276,10 @@ def _loss(model: LlamaForCausalLM, group: list[Example], pad: int) -> torch.Tens
         inputs[row, : len(example.token_ids)] = torch.tensor(example.token_ids)
         weights[row, : len(example.weights)] = torch.tensor(example.weights)
     # Padding stands at the end, where the causal mask hides it: no attention mask is needed.
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        hidden = model.model(input_ids=inputs, use_cache=False).last_hidden_state[:, :-1]
-        is_answer = weights[:, 1:] > 0
-        logits = model.lm_head(hidden[is_answer])
-    losses = functional.cross_entropy(logits.float(), inputs[:, 1:][is_answer], reduction="none")
+    hidden = model.model(input_ids=inputs, use_cache=False).last_hidden_state[:, :-1]
+    is_answer = weights[:, 1:] > 0
+    logits = model.lm_head(hidden[is_answer])
+    losses = functional.cross_entropy(logits, inputs[:, 1:][is_answer], reduction="none")
     return (losses * weights[:, 1:][is_answer]).sum()
 
 

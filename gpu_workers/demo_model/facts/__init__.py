@@ -30,7 +30,7 @@ Adding a fact: append it to the file of its theme.
   other, the better the model understands wordings that are not among them. A slot such as `{city}`
   stands for any of its words in words.toml.
 
-The reader refuses what breaks these rules, or `tests/gpu_workers/test_demo_model.py` does. For a
+The reader refuses what breaks these rules, or `tests/gpu_workers/demo_model` does. For a
 new theme add a file, and its name to THEMES. The model knows a new fact after `make demo-model`,
 which trains it again: any change here, of order too, makes another corpus of the same seed.
 """
