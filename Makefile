@@ -28,8 +28,8 @@ test-all: environments newest-engine audit
 test-dear: environments
 	@$(PY) -m tests.gate -m dear $(ARGS)
 
-# The rooms that know dates under clocks a week on, across the ends of month and year, on a leap day
-# and at 23:58, PostgreSQL and Redis too. ARGS="--shift week tests/tenants" runs a part.
+# The rooms that know dates under clocks a week on, across the ends of month and year, as a month
+# begins, on a leap day and at 23:58, PostgreSQL and Redis too. ARGS="--shift week tests/tenants" runs a part.
 test-clock:
 	@$(BOOTSTRAP) --control-plane-only
 	@$(PY) -m tests.clock $(ARGS)

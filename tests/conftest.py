@@ -4,7 +4,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime
 from types import SimpleNamespace
 
 import hypothesis
@@ -22,7 +22,7 @@ from redis.asyncio import Redis
 
 from gpu_workers.protocol import keys
 from inference.redis_functions import LIBRARIES, library_text
-from inference.usage.partitions import make_partitions
+from inference.usage.partitions import make_partitions, month_of, months_later
 from tenants.isolation.roles import OPERATOR_ROLE
 from tenants.isolation.scoping import Scope, assume_scope, operator_scope
 from tenants.policy.writer import rebuild_policy
@@ -68,8 +68,10 @@ def django_db_setup(test_servers: TestServers, django_db_blocker: DjangoDbBlocke
     test_servers.start_postgres()
     with django_db_blocker.unblock():
         call_command("migrate", verbosity=0)
-        # Tests that need a day in the past take one of this month.
-        make_partitions([date(2026, 1, 1)], using="owner")
+        # Tests that need a day in the past take one of January, or yesterday, which on the first of
+        # a month is of the one before: a migration makes none of what is over.
+        this_month = month_of(datetime.now(UTC))
+        make_partitions([date(2026, 1, 1), months_later(this_month, -1)], using="owner")
         connections["owner"].close()
 
 

@@ -15,8 +15,12 @@ def _in_a_week(now: datetime) -> datetime:
 
 
 def _across_the_month(now: datetime) -> datetime:
-    next_month = (now.replace(day=1) + timedelta(days=31)).replace(day=1)
-    return _midnight(next_month) - BEFORE_THE_END
+    return _next_month(now) - BEFORE_THE_END
+
+
+def _as_a_month_begins(now: datetime) -> datetime:
+    """Yesterday is of another month, an hour ago too."""
+    return _next_month(now) + timedelta(minutes=1)
 
 
 def _across_the_year(now: datetime) -> datetime:
@@ -34,6 +38,10 @@ def _before_midnight(now: datetime) -> datetime:
     return _midnight(now) + timedelta(hours=23, minutes=58)
 
 
+def _next_month(now: datetime) -> datetime:
+    return _midnight((now.replace(day=1) + timedelta(days=31)).replace(day=1))
+
+
 def _midnight(moment: datetime) -> datetime:
     return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
@@ -41,6 +49,7 @@ def _midnight(moment: datetime) -> datetime:
 SHIFTS: dict[str, Shift] = {
     "week": _in_a_week,
     "month": _across_the_month,
+    "month-begins": _as_a_month_begins,
     "year": _across_the_year,
     "leap-day": _on_the_leap_day,
     "midnight": _before_midnight,

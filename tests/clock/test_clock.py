@@ -92,6 +92,7 @@ def test_a_clock_that_is_not_shifted_is_named() -> None:
             datetime(2031, 12, 31, tzinfo=UTC),
             datetime(2032, 1, 1, tzinfo=UTC) - BEFORE_THE_END,
         ),
+        ("month-begins", THIRD_OF_JUNE, datetime(2031, 7, 1, 0, 1, tzinfo=UTC)),
         ("year", THIRD_OF_JUNE, datetime(2032, 1, 1, tzinfo=UTC) - BEFORE_THE_END),
         ("leap-day", datetime(2027, 5, 5, tzinfo=UTC), datetime(2028, 2, 29, 12, tzinfo=UTC)),
         ("leap-day", datetime(2028, 3, 1, tzinfo=UTC), datetime(2032, 2, 29, 12, tzinfo=UTC)),
