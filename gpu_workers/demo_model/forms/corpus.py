@@ -14,8 +14,6 @@ from gpu_workers.demo_model.forms.form import Field, Filled, Form, said, values_
 from gpu_workers.demo_model.wording import asked
 from gpu_workers.demo_model.words import WORDS
 
-# Of the fields: called by another name than the form's.
-ALIAS_SHARE: Final = 0.35
 TOOL_SHARE: Final = 0.5
 # Of those with tools: asked about something else, which the model answers itself.
 OTHER_SHARE: Final = 0.15
@@ -83,7 +81,7 @@ def filled_form(seed: int, index: int) -> Conversation:
     if not is_call and rng.random() < FACT_SHARE:
         return _fact_as_json(rng)
     form = rng.choice(FORMS.forms)
-    filled = FORMS.filled(form, rng, alias_share=ALIAS_SHARE)
+    filled = FORMS.filled(form, rng)
     sentence = said(rng.choice(form.sentences), filled)
     if is_call:
         return _tool_conversation(form, sentence, filled, rng)
@@ -149,7 +147,7 @@ def _tool_conversation(
     tools = [(name, filled.values())]
     for other in rng.sample(FORMS.forms, k=rng.choices((0, 1, 2), (60, 28, 12))[0]):
         if other is not form:
-            others = FORMS.filled(other, rng, alias_share=ALIAS_SHARE)
+            others = FORMS.filled(other, rng)
             tools.append((rng.choice(other.tools), others.values()))
     rng.shuffle(tools)
     offered = (Message("system", tools_text(tools)), *_system(rng))

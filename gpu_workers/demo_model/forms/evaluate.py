@@ -15,7 +15,6 @@ from typing import Any, Final, Protocol
 from gpu_workers.demo_model.corpus import Conversation, Message
 from gpu_workers.demo_model.forms import FORMS
 from gpu_workers.demo_model.forms.corpus import (
-    ALIAS_SHARE,
     HELD_OUT_FRAMES,
     json_prompt,
     tool_call,
@@ -90,7 +89,7 @@ def held_out_forms(kind: FormKind) -> list[HeldOutForm]:
         else _call(form, sentence, filled, rng)
         for form in FORMS.forms
         for sentence in form.held_out
-        for filled in (FORMS.filled(form, rng, alias_share=ALIAS_SHARE) for _ in range(TIMES))
+        for filled in (FORMS.filled(form, rng) for _ in range(TIMES))
     ]
 
 
@@ -122,7 +121,7 @@ def _call(form: Form, sentence: str, filled: Filled, rng: random.Random) -> Held
     name, other = rng.choice(form.tools), rng.choice(FORMS.forms)
     tools = [(name, filled.values())]
     if other is not form:
-        others = FORMS.filled(other, rng, alias_share=ALIAS_SHARE)
+        others = FORMS.filled(other, rng)
         tools.insert(rng.randint(0, 1), (rng.choice(other.tools), others.values()))
     turns = (Message("system", tools_text(tools)), Message("user", said(sentence, filled)))
     return HeldOutForm(

@@ -18,6 +18,8 @@ NUMBERS: Final = {
     "stars": range(1, 6),
 }
 FLAGS: Final = {"urgent": {True: "urgent", False: "not urgent"}}
+# Of the fields: called by another name than the form's, in training and in the evaluation.
+ALIAS_SHARE: Final = 0.35
 
 REMEDY: Final = (
     "A form has key, tools, fields, sentences (at least 7) and held_out (at least 2), each with "
@@ -63,7 +65,7 @@ class Forms(msgspec.Struct, frozen=True):
     aliases: dict[str, tuple[str, ...]]
     forms: tuple[Form, ...]
 
-    def filled(self, form: Form, rng: random.Random, *, alias_share: float) -> Filled:
+    def filled(self, form: Form, rng: random.Random, *, alias_share: float = ALIAS_SHARE) -> Filled:
         """Draw a value for each field, and another name for such a share of them."""
         filled: Filled = {}
         for field in form.fields:
