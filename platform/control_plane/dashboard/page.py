@@ -19,6 +19,7 @@ from django.db import DataError
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.functional import SimpleLazyObject
 from django.views import View
 
 from control_plane.dashboard.navigation import navigation
@@ -154,7 +155,9 @@ class TenantPage(View):
         return self._rendered("dashboard/refused.html", context, status=403)
 
     def _rendered(self, name: str, context: Mapping[str, Any], *, status: int) -> HttpResponse:
-        shell = {"access": self.access, "navigation": navigation(self.access, self.section)}
+        # A fragment has no rail.
+        rail = SimpleLazyObject(lambda: navigation(self.access, self.section))
+        shell = {"access": self.access, "navigation": rail}
         return private(render(self.request, name, shell | dict(context), status=status))
 
 

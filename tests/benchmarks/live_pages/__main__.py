@@ -2,8 +2,8 @@
 
 Half of the pages are operators' dashboards, half overviews of two organisations. The same load
 with them and without, in turns, on one gateway process that answers both. Pages ask as browsers do,
-every two seconds each; no browser runs, which would take the machine's cores that a reader's own
-has.
+every two seconds what is live and every ten what is of a range of days; no browser runs, which
+would take the machine's cores that a reader's own has.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Open pages: each asks for its panels every two seconds, as `live.js` does while it is seen."""
+"""Open pages: each asks for its panels as often as it says, as `live.js` does while it is seen."""
 
 import asyncio
 import re
@@ -14,11 +14,9 @@ import httpx
 from tests.support.places import NO_TLS
 from tests.support.stack_addresses import Person
 
-EVERY_SECONDS: Final = 2.0
 # A first reading may be of a whole week.
 _PATIENCE_SECONDS: Final = 30.0
-_DASHBOARD: Final = re.compile(r'id="dash-panels" hx-get="([^"]+)"')
-_OVERVIEW: Final = re.compile(r'hx-get="(/t/[^"]+)" hx-trigger="live"')
+_PANELS: Final = re.compile(r'hx-get="([^"]+)" hx-trigger="live"[^>]* data-live-ms="(\d+)"')
 _TOKEN: Final = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
 _LINK: Final = re.compile(r'href="(/admin/(?:dashboards/[a-z]+/)?)"')
 
@@ -37,9 +35,10 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class OpenPage:
-    """The address of a page's panels, and who has it open."""
+    """The address of a page's panels, how often it asks for them, and who has it open."""
 
     address: str
+    every_seconds: float
     cookies: dict[str, str]
 
 
@@ -48,12 +47,8 @@ def dashboards(url: str, operator: Person) -> list[OpenPage]:
     with _client(url) as client:
         _sign_in(client, "/admin/login/", username=operator.email, password=operator.password)
         addresses = dict.fromkeys(_LINK.findall(_text(client.get("/admin/"))))
-        found = [_DASHBOARD.search(_text(client.get(address))) for address in addresses]
-        return [
-            OpenPage(address=match[1].replace("&amp;", "&"), cookies=dict(client.cookies))
-            for match in found
-            if match is not None
-        ]
+        found = [_open_page(client, client.get(address)) for address in addresses]
+        return [page for page in found if page is not None]
 
 
 def overview(url: str, owner: Person) -> OpenPage:
@@ -63,11 +58,22 @@ def overview(url: str, owner: Person) -> OpenPage:
     with _client(url) as client:
         _sign_in(client, "/account/login/", login=owner.email, password=owner.password)
         while time.monotonic() < deadline:
-            match = _OVERVIEW.search(_text(client.get("/t/", follow_redirects=True)))
-            if match is not None:
-                return OpenPage(address=match[1], cookies=dict(client.cookies))
+            page = _open_page(client, client.get("/t/", follow_redirects=True))
+            if page is not None:
+                return page
             time.sleep(0.5)
         raise PageError("expected an overview with panels, got another page")
+
+
+def _open_page(client: httpx.Client, answer: httpx.Response) -> OpenPage | None:
+    match = _PANELS.search(_text(answer))
+    if match is None:
+        return None
+    return OpenPage(
+        address=match[1].replace("&amp;", "&"),
+        every_seconds=int(match[2]) / 1000,
+        cookies=dict(client.cookies),
+    )
 
 
 def _client(url: str) -> httpx.Client:
@@ -136,7 +142,7 @@ async def _keep_open(
         firsts = [asyncio.Event() for _ in pages]
         for place, page in enumerate(pages):
             # People open their pages at any moment.
-            pause = EVERY_SECONDS * place / len(pages)
+            pause = page.every_seconds * place / len(pages)
             group.create_task(_page(client, page, pause, firsts[place], asked, is_over))
         for first in firsts:
             await first.wait()
@@ -160,7 +166,7 @@ async def _page(
         asked.milliseconds.append(seconds * 1000)
         asked.bytes += len(text)
         first.set()
-        await asyncio.sleep(max(0.0, EVERY_SECONDS - seconds))
+        await asyncio.sleep(max(0.0, page.every_seconds - seconds))
 
 
 def _text(answer: httpx.Response) -> str:

@@ -19,7 +19,8 @@ from control_plane.live.panels import EVERY_MS, Panel, Reading, current
 class Dashboard:
     """A page of live panels. `name` stands in its address; `permission` is what an operator needs
     to see it, such as `inference.view_worker`; `icon` is one of Material Symbols; `legend` says
-    what the figures are. The one that `is_index` stands at the site's own address."""
+    what the figures are; an open page asks for them anew `every_ms`. The one that `is_index`
+    stands at the site's own address."""
 
     name: str
     title: str
@@ -29,6 +30,7 @@ class Dashboard:
     legend: str = ""
     summary: Callable[[Sequence[Reading]], str] | None = None
     is_index: bool = False
+    every_ms: int = EVERY_MS
 
     @property
     def address(self) -> str:
@@ -72,8 +74,8 @@ class Dashboard:
         return page
 
     def _fragment(self, site: AdminSite) -> Callable[[HttpRequest], HttpResponse]:
-        """Return the view that an open page asks every two seconds: it opens no transaction, but
-        for a panel that is read from PostgreSQL."""
+        """Return the view that an open page asks again and again: it opens no transaction, but for
+        a panel that is read from PostgreSQL."""
 
         @require_safe
         def panels(request: HttpRequest) -> HttpResponse:
@@ -113,6 +115,6 @@ class Dashboard:
             "panels": shown,
             "summary": self.summary([reading for _, reading in shown]) if self.summary else "",
             "fragment": self.fragment_address,
-            "every_ms": EVERY_MS,
+            "every_ms": self.every_ms,
             "user": request.user,
         }
