@@ -2,6 +2,7 @@
 plane as a process of its own is in `processes/`."""
 
 import os
+import sys
 
 import django
 
@@ -21,6 +22,9 @@ from inference.openai_api.gateway import create_gateway  # noqa: E402
 from inference.websocket_api.application import WebsocketApi  # noqa: E402
 
 raise_open_file_limit()
+# Streams run in the event loop, pages in threads: a page that computes keeps the interpreter from
+# streams for this long each time, by default for 5 ms.
+sys.setswitchinterval(0.0005)
 _gateway = create_gateway(gateway_settings(settings.ENV))
 
 application = Dispatcher(
