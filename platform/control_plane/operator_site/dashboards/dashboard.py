@@ -115,6 +115,5 @@ class Dashboard:
             "panels": shown,
             "summary": self.summary([reading for _, reading in shown]) if self.summary else "",
             "fragment": self.fragment_address,
-            "every_ms": self.every_ms,
             "user": request.user,
         }

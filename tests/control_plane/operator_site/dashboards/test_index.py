@@ -9,6 +9,7 @@ from tests.control_plane.operator_site.records import somebody_who_may
 pytestmark = pytest.mark.django_db
 INDEX = "/admin/"
 ALL_PAGES = "/admin/pages/"
+LATENCY = "/admin/dashboards/latency/"
 
 
 def test_the_first_page_is_what_needs_attention(operator: Client) -> None:
@@ -16,6 +17,13 @@ def test_the_first_page_is_what_needs_attention(operator: Client) -> None:
     assert '<h1 class="dash-hidden">What needs attention</h1>' in html
     assert 'hx-get="/admin/dashboards/attention/panels"' in html
     assert operator.post(INDEX).status_code == 405
+
+
+@pytest.mark.parametrize(("address", "milliseconds"), [(INDEX, "2000"), (LATENCY, "10000")])
+def test_a_range_of_days_is_asked_for_more_rarely_than_what_is_live(
+    operator: Client, address: str, milliseconds: str
+) -> None:
+    assert f'data-live-ms="{milliseconds}"' in operator.get(address).content.decode()
 
 
 def test_the_list_of_all_pages_is_one_click_away(operator: Client) -> None:
@@ -29,7 +37,7 @@ def test_the_list_of_all_pages_is_one_click_away(operator: Client) -> None:
 @pytest.mark.parametrize(
     ("permission", "lands_at"),
     [
-        ("view_usagerecord", "/admin/dashboards/latency/"),
+        ("view_usagerecord", LATENCY),
         ("view_poolcost", "/admin/dashboards/money/"),
         ("view_tier", ALL_PAGES),
     ],
