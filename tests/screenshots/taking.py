@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, cast
 
@@ -55,21 +56,23 @@ def take(
 ) -> list[str]:
     """Write a picture of each, by widths (with their heights) and schemes. Return the problems."""
     users = {shot.user.pk: shot.user for shot in shots if shot.user is not None}
-    cookies: dict[object, dict[str, str]] = {pk: _session(user) for pk, user in users.items()}
     problems: list[str] = []
-    with sync_playwright() as playwright:
+    # Django's database is not for the thread in which Playwright runs its event loop.
+    with sync_playwright() as playwright, ThreadPoolExecutor(max_workers=1) as aside:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=list(flags)
         )
         for scheme in schemes:
             for width, height in widths.items():
+                # Some pages ask for a sign-in within the last minutes; all of them take longer.
+                cookies = {pk: aside.submit(_session, user).result() for pk, user in users.items()}
                 # A person's pages in one context, whose cache holds the static files.
                 contexts: dict[object, BrowserContext] = {}
                 for shot in shots:
                     who = None if shot.user is None else shot.user.pk
                     if who not in contexts:
                         contexts[who] = _context(browser, scheme, width, height)
-                        for name, value in cookies.get(who, {}).items():
+                        for name, value in (cookies[who] if who else {}).items():
                             contexts[who].add_cookies([{"name": name, "value": value, "url": url}])
                     name = f"{shot.name}-{width}-{scheme}"
                     found = _one(contexts[who], shot, url, folder / f"{name}.png")
@@ -151,6 +154,7 @@ def _context(browser: Browser, scheme: str, width: int, height: int) -> BrowserC
 
 
 def _session(user: User) -> dict[str, str]:
+    UserSession.objects.filter(user=user).delete()  # one of them is shown
     client = Client()
     client.force_login(user)
     # No request came with it.
