@@ -87,8 +87,8 @@ end
 
 -- Return how fit a worker is to get an adapter ahead of a request: the nearer it has that, then the
 -- more it may be given, the better; nil where it has or gets it already, could not get it or any, or
--- gets as many as it has slots for.
-local function fitness_for_prefetch(pool, worker_id, adapter)
+-- gets as many as it has slots for. `is_for_now`: nil, too, where it could not start the request now.
+local function fitness_for_prefetch(pool, worker_id, adapter, is_for_now)
   local level = level_of(pool, worker_id, adapter) or COMING
   if level >= MEMORY or not is_live(pool, worker_id) then
     return nil
@@ -99,18 +99,21 @@ local function fitness_for_prefetch(pool, worker_id, adapter)
     return nil
   end
   local credit = tonumber(redis.call('ZSCORE', pool.prefix .. SUFFIX.free_slots, worker_id)) or 0
+  if is_for_now and (credit <= 0 or not has_adapter_slot(state)) then
+    return nil
+  end
   return level * 2 ^ 20 + credit + (has_adapter_slot(state) and 0.5 or 0)
 end
 
--- Return how many of an adapter's holders that live have it in memory, or get it, and the others.
+-- Return those of an adapter's holders that live and have it in memory, or get it, and the others.
 local function look_for_holders(pool, adapter)
   local holders, levels = some_holders(pool, adapter)
-  local near, others = 0, {}
+  local near, others = {}, {}
   for _, worker_id in ipairs(scored_above(pool, 'heartbeats', holders,
     pool.now - WORKER_LEASE_MS)) do
     local state = levels[worker_id] < MEMORY and glance(pool, worker_id, adapter)
     if not state or state.run[adapter] or is_coming(pool, state, adapter) then
-      near = near + 1
+      near[#near + 1] = worker_id
     else
       others[#others + 1] = worker_id
     end
@@ -118,13 +121,27 @@ local function look_for_holders(pool, adapter)
   return near, others
 end
 
--- Return the fittest of these workers, and of any CHOICE, to get an adapter, nil if none is.
-local function fittest_for_prefetch(pool, adapter, holders)
+-- Return how many of an adapter's requests these workers could start now, once they have it.
+local function room_for(pool, adapter, workers)
+  local room = 0
+  for _, worker_id in ipairs(scored_above(pool, 'free-slots', workers, 0)) do
+    if nearness(pool, worker_id, adapter) then
+      room = room + tonumber(redis.call('ZSCORE', pool.prefix .. SUFFIX.free_slots, worker_id))
+    end
+  end
+  return room
+end
+
+-- Return the fittest of these workers, and of any CHOICE, to get an adapter, nil if none is;
+-- `is_for_now`: of the CHOICE with most credit.
+local function fittest_for_prefetch(pool, adapter, holders, is_for_now)
   local best, most = nil, nil
-  local others = redis.call('ZRANDMEMBER', pool.prefix .. SUFFIX.slots, CHOICE)
+  local others = is_for_now
+    and redis.call('ZREVRANGEBYSCORE', pool.prefix .. SUFFIX.free_slots, '+inf', '1', 'LIMIT', 0, CHOICE)
+    or redis.call('ZRANDMEMBER', pool.prefix .. SUFFIX.slots, CHOICE)
   for _, workers in ipairs{ holders, others } do
     for _, worker_id in ipairs(workers) do
-      local fit = fitness_for_prefetch(pool, worker_id, adapter)
+      local fit = fitness_for_prefetch(pool, worker_id, adapter, is_for_now)
       if fit and (not best or fit > most) then
         best, most = worker_id, fit
       end
@@ -154,17 +171,26 @@ local function load_refusal(pool, path, adapter)
     return nil
   end
   local wait_ms, us = wait_for_loads(pool, path)
-  if wait_ms == 0 or look_for_holders(pool, adapter) > 0 then
+  if wait_ms == 0 or #look_for_holders(pool, adapter) > 0 then
     return nil
   end
   return { 'loads_full', wait_ms, math.ceil(us / 1000), path.load_ms }
 end
 
+-- Have a worker get an adapter, unless it has or gets that, or gets as many as it may, or has loaded
+-- as much for the tenant as it may.
+local function prefetch_here(pool, worker_id, adapter, path)
+  if wait_for_loads(pool, path) == 0 and fitness_for_prefetch(pool, worker_id, adapter) then
+    begin_prefetch(pool, worker_id, adapter, path)
+  end
+end
+
 -- Have a worker get the adapter of a request that waits at a `position`, and has this path, nil where
 -- there is no request yet. Where none has it: if so few are served before it that it would wait for
 -- the load; who waits for long asks again when it is passed over. Else on one more for each
--- MOST_PASSES requests that wait for it, since the last of those would be taken elsewhere.
-local function prefetch(pool, adapter, position, path)
+-- MOST_PASSES requests that wait for it, since the last of those would be taken elsewhere; or where
+-- those that have it could not start all that wait, on one that could now: `here`, if that is known.
+local function prefetch(pool, adapter, position, path, here)
   pool.looked = pool.looked or {}
   if adapter == '' or pool.looked[adapter] or #pool.looked >= MOST_LOOKS
     or wait_for_loads(pool, path) > 0 then
@@ -176,10 +202,14 @@ local function prefetch(pool, adapter, position, path)
   end
   pool.looked[adapter], pool.looked[#pool.looked + 1] = true, adapter
   local near, others = look_for_holders(pool, adapter)
-  if near == 0 and position > MOST_PASSES or waiting < MOST_PASSES * near then
+  local is_for_now = waiting < MOST_PASSES * #near
+  if #near == 0 and position > MOST_PASSES
+    or is_for_now and (get(pool, 'free') <= 0 or room_for(pool, adapter, near) >= waiting) then
     return
+  elseif is_for_now and here then
+    return prefetch_here(pool, here, adapter, path)
   end
-  local worker_id = fittest_for_prefetch(pool, adapter, others)
+  local worker_id = fittest_for_prefetch(pool, adapter, others, is_for_now)
   if worker_id then
     begin_prefetch(pool, worker_id, adapter, path)
   end
@@ -195,13 +225,5 @@ local function prefetch_for_new(pool, adapter, position, path)
   local waiting = tonumber(redis.call('HGET', pool.prefix .. SUFFIX.adapters_waiting, adapter)) or 0
   if waiting < MOST_PASSES or waiting % MOST_PASSES == 0 then
     prefetch(pool, adapter, position, path)
-  end
-end
-
--- Have a worker get an adapter, unless it has or gets that, or gets as many as it may, or has loaded
--- as much for the tenant as it may.
-local function prefetch_here(pool, worker_id, adapter, path)
-  if wait_for_loads(pool, path) == 0 and fitness_for_prefetch(pool, worker_id, adapter) then
-    begin_prefetch(pool, worker_id, adapter, path)
   end
 end

@@ -79,9 +79,9 @@ end
 -- Return whether a worker that has a slot free may start a tenant's request that needs an adapter.
 -- One that it has neither in memory nor in a slot would hold an adapter slot while it loads: it is
 -- prefetched, here or where it is nearer, and left until it has come. After MOST_PASSES others it is
--- prefetched here; and where there is no adapter slot for one that is here, one is made. A worker
--- that could not get it, or never tells, may have the request. As requests are tried in their order,
--- a slot is the first's that needs one; those behind it run with what is there.
+-- prefetched here in any case; and where there is no adapter slot for one that is here, one is made.
+-- A worker that could not get it, or never tells, may have the request. As requests are tried in
+-- their order, a slot is the first's that needs one; those behind it run with what is there.
 local function may_run_adapter(pool, worker_id, tenant, request)
   local state, adapter = adapters_of(pool, worker_id), request.adapter
   if state.drain[adapter] and has_adapter_slot(state) then
@@ -97,7 +97,7 @@ local function may_run_adapter(pool, worker_id, tenant, request)
   elseif not is_ready and near and not may_wait then
     prefetch_here(pool, worker_id, adapter, request.path)
   elseif not is_ready and (state.coming[adapter] or 0) + COMING_MS < pool.now then
-    prefetch(pool, adapter, 1, request.path)
+    prefetch(pool, adapter, 1, request.path, near and worker_id)
   end
   return false
 end

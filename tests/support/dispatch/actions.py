@@ -166,6 +166,8 @@ class Actions(Inboxes):
         self.check_missed(worker, missed)
 
     def post_slots(self, worker: Worker, slots: int, *, ready: bool = True) -> None:
+        if worker.adapter_slots > 0:
+            self.forget_unanswered(worker)
         taken = self.pool.claim(
             worker.worker_id,
             slots,

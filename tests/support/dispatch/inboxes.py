@@ -33,17 +33,20 @@ class Inboxes(AdapterInvariants):
         """A worker is told to get what it has not said it has in memory, and as many at a time as
         it has slots."""
         assert worker.levels.get(adapter, AdapterLevel.DISK) == AdapterLevel.DISK
-        for name, since_ms in list(worker.coming.items()):
-            if self.pool.now_ms - since_ms > COMING_MS:
-                del worker.coming[name]
-                worker.is_mute = True
-        assert adapter not in worker.coming
+        assert not self.is_coming(worker, adapter)
         assert not self.is_closed(worker)
         assert not self.has_missed(worker, adapter) or adapter in worker.late
         # What a request begins to run with in the same call is no longer coming.
         if all(each.ask.adapter != adapter for each in self.model.held_by(worker.worker_id)):
             worker.coming[adapter] = self.pool.now_ms
         assert len(worker.coming) <= worker.adapter_slots
+
+    def forget_unanswered(self, worker: Worker) -> None:
+        """What a worker that claims has not told of is not awaited any more."""
+        for name in list(worker.coming):
+            if not self.is_coming(worker, name):
+                del worker.coming[name]
+                worker.is_mute = True
 
     def start(self, worker: Worker, request_id: str, attempt: int) -> None:
         """A worker was handed an attempt; it takes note even while it is silent."""

@@ -118,10 +118,61 @@ def test_a_worker_that_tells_of_no_adapter_is_given_requests_all_the_same(
     assert pool.enqueue(with_adapter("c", "green")) == "queued"
 
 
-def test_who_waits_long_for_a_worker_that_has_the_adapter_gets_it_elsewhere(
+def test_where_the_worker_that_has_an_adapter_is_full_it_comes_to_one_that_is_not(
     pool: VirtualPool,
 ) -> None:
     join_full(pool, ONE, blue=MEMORY)
+    join(pool, TWO)
+    pool.enqueue(with_adapter("a", "blue"))
+    assert pool.prefetches(TWO) == ["blue"]
+    pool.post(TWO, blue=MEMORY)
+    assert taken(pool, TWO) == ["a"]
+
+
+def test_it_comes_to_one_that_has_become_free(pool: VirtualPool) -> None:
+    join_full(pool, ONE, blue=MEMORY)
+    plain = join_full(pool, TWO)
+    pool.enqueue(with_adapter("a", "blue"))
+    assert pool.prefetches(TWO) == []
+    pool.finish(plain, 1)
+    assert pool.prefetches(TWO) == ["blue"]
+
+
+def test_it_comes_to_as_many_as_can_start_all_that_wait(pool: VirtualPool) -> None:
+    for worker_id in (ONE, TWO, THREE):
+        join(pool, worker_id, 1)
+    for name in "ab":
+        pool.enqueue(with_adapter(name, "blue"))
+    told = [pool.prefetches(worker_id) for worker_id in (ONE, TWO, THREE)]
+    assert sorted(told) == [[], ["blue"], ["blue"]]
+
+
+def test_it_comes_to_no_more_than_can_start_all_that_wait(pool: VirtualPool) -> None:
+    for worker_id in (ONE, TWO):
+        join(pool, worker_id, 3)
+    for name in "abc":
+        pool.enqueue(with_adapter(name, "blue"))
+    assert sorted([pool.prefetches(ONE), pool.prefetches(TWO)]) == [[], ["blue"]]
+
+
+def test_it_comes_to_none_whose_adapter_slots_are_taken(pool: VirtualPool) -> None:
+    join_full(pool, ONE, blue=MEMORY)
+    join(pool, TWO, adapter_slots=1, red=MEMORY)
+    pool.enqueue(with_adapter("runs", "red"))
+    assert taken(pool, TWO) == ["runs"]
+    pool.enqueue(with_adapter("a", "blue"))
+    assert pool.prefetches(TWO) == []
+
+
+def test_who_waits_long_for_a_worker_that_has_the_adapter_gets_it_elsewhere(
+    pool: VirtualPool,
+) -> None:
+    """That worker has slots and no room in its cache."""
+    pool.register(ONE)
+    pool.post(ONE, blue=MEMORY)
+    pool.claim(ONE, 64, kv_tokens=1000, adapter_slots=2)
+    pool.enqueue(Ask(request_id="large", tenant="plain", prompt=900, output=50))
+    assert taken(pool, ONE) == ["large"]
     join(pool, TWO)
     pool.enqueue(with_adapter("a", "blue"))
     for _ in range(MOST_PASSES + 1):
