@@ -71,6 +71,7 @@ async def corrupt_caches(stack: AdapterStack, report: Report) -> None:
     for name in names:
         await stack.add_worker(name=name)
     await until(stack.is_ready)
+    await until(lambda: _have_told_their_disks(stack))
     answers = await ask_at_once(stack, load, *_adapters(stack))
     report.add(drill, "requests", len(answers))
     report.add(drill, "of them with another's text", len(load.wrong(answers)), most=0)
