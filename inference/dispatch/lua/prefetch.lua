@@ -38,18 +38,20 @@ local function some_holders(pool, adapter)
   return found, levels
 end
 
--- Return those of some workers that have a score of more than this in one of the pool's sets.
+-- Return those of some workers that have a score of more than this in one of the pool's sets, and by
+-- worker that score.
 local function scored_above(pool, name, workers, least)
-  local found = {}
+  local found, scored = {}, {}
   if #workers > 0 then
     local scores = redis.call('ZMSCORE', pool.prefix .. ':' .. name, unpack(workers))
     for index, worker_id in ipairs(workers) do
-      if (tonumber(scores[index]) or 0) > least then
-        found[#found + 1] = worker_id
+      local score = tonumber(scores[index]) or 0
+      if score > least then
+        found[#found + 1], scored[worker_id] = worker_id, score
       end
     end
   end
-  return found
+  return found, scored
 end
 
 -- Ahead of time ---------------------------------------------------------------------------------
@@ -123,10 +125,11 @@ end
 
 -- Return how many of an adapter's requests these workers could start now, once they have it.
 local function room_for(pool, adapter, workers)
+  local free, credit = scored_above(pool, 'free-slots', workers, 0)
   local room = 0
-  for _, worker_id in ipairs(scored_above(pool, 'free-slots', workers, 0)) do
+  for _, worker_id in ipairs(free) do
     if nearness(pool, worker_id, adapter) then
-      room = room + tonumber(redis.call('ZSCORE', pool.prefix .. SUFFIX.free_slots, worker_id))
+      room = room + credit[worker_id]
     end
   end
   return room

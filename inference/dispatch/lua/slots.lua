@@ -48,8 +48,9 @@ local function worker_with_credit(pool, tokens, adapter)
     end
   end
   local holders = adapter ~= '' and some_holders(pool, adapter) or {}
-  for _, worker_id in ipairs(scored_above(pool, 'free-slots', holders, 0)) do
-    look_at(worker_id, tonumber(redis.call('ZSCORE', key, worker_id)))
+  local free, credit = scored_above(pool, 'free-slots', holders, 0)
+  for _, worker_id in ipairs(free) do
+    look_at(worker_id, credit[worker_id])
   end
   return best, most, best and (nearest >= MEMORY or may_load_in_slot(pool, best, adapter))
 end
