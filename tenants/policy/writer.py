@@ -141,6 +141,11 @@ def _wait_for_pre_restore_hooks() -> None:
 
 
 def _run_pre_restore_hooks() -> None:
+    # What was sent again lies in the streams of pools, which are found by these names.
+    with operator_scope("policy snapshot"):
+        pools = pool_names()
+    if pools:
+        policy_redis().sadd(keys.known_pools(), *pools)
     for hook in _pre_restore_hooks:
         hook(policy_redis())
 

@@ -13,7 +13,7 @@ from gpu_workers.protocol import keys, stream_fields
 from gpu_workers.protocol.codec import encode
 from gpu_workers.protocol.request_id import new_request_id
 from inference import tasks
-from inference.models import Gateway, UsageRecord, Worker
+from inference.models import Gateway, Pool, UsageRecord, Worker
 from inference.operations import resync
 from inference.usage import collector
 from inference.usage.collector import UsageCollector
@@ -38,12 +38,19 @@ def api_key(operators_session: None) -> ApiKey:
 
 
 @pytest.fixture
-def redis(dispatch_redis_url: str, api_key: ApiKey) -> Iterator[Redis]:
-    """Empty again: making the key has written the snapshot."""
+def lost_redis(dispatch_redis_url: str, api_key: ApiKey) -> Iterator[Redis]:
+    """Empty again: making the key and the pool has written the snapshot."""
+    Pool.objects.create(name=POOL)
     with Redis.from_url(dispatch_redis_url) as redis:
         redis.flushdb()
-        redis.sadd(keys.known_pools(), POOL)
         yield redis
+
+
+@pytest.fixture
+def redis(lost_redis: Redis) -> Redis:
+    """As collectors find it."""
+    lost_redis.sadd(keys.known_pools(), POOL)
+    return lost_redis
 
 
 def append(redis: Redis, api_key: ApiKey, seq: int, request_id: str | None = None) -> str:
@@ -118,24 +125,24 @@ def test_two_collectors_give_a_receipt_for_each_entry(
 
 
 def test_an_emptied_redis_waits_for_the_gateways_that_were_there(
-    redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
+    lost_redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    redis.set(keys.policy_version(), "1")
+    lost_redis.set(keys.policy_version(), "1")
     for gateway_id in ("one", "two", "dead"):
-        redis.sadd(keys.known_gateways(), gateway_id)
-        redis.set(keys.gateway_heartbeat(gateway_id), "1", ex=60)
+        lost_redis.sadd(keys.known_gateways(), gateway_id)
+        lost_redis.set(keys.gateway_heartbeat(gateway_id), "1", ex=60)
     assert tasks.copy_gateways() == 3
-    redis.delete(keys.gateway_heartbeat("dead"))
+    lost_redis.delete(keys.gateway_heartbeat("dead"))
     assert tasks.copy_gateways() == 2
-    assert redis.smembers(keys.known_gateways()) == {b"one", b"two"}
-    redis.flushdb()
-    resync_gateway(redis, "one")
+    assert lost_redis.smembers(keys.known_gateways()) == {b"one", b"two"}
+    lost_redis.flushdb()
+    resync_gateway(lost_redis, "one")
     tasks.copy_gateways()
     monkeypatch.setattr(writer, "PRE_RESTORE_SECONDS", 0.3)
     with pytest.raises(writer.RestoreNotReady):
         writer.reconcile_policy()
     assert writer.written_version() is None, "nobody is let in"
-    resync_gateway(redis, "two")
+    resync_gateway(lost_redis, "two")
     assert writer.reconcile_policy()
     assert writer.written_version() is not None
 
@@ -150,24 +157,24 @@ def see_worker(name: str) -> None:
 
 
 def test_an_emptied_redis_waits_for_the_workers_that_were_there(
-    redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
+    lost_redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     see_worker("one")
     see_worker("two")
-    redis.sadd(keys.pool_workers_resynced(POOL), "one")
-    append(redis, api_key, 1)
+    lost_redis.sadd(keys.pool_workers_resynced(POOL), "one")
+    append(lost_redis, api_key, 1)
     monkeypatch.setattr(writer, "PRE_RESTORE_SECONDS", 0.3)
     with pytest.raises(writer.RestoreNotReady):
         writer.reconcile_policy()
     assert writer.written_version() is None, "nobody is let in"
     assert UsageRecord.objects.count() == 0
-    redis.sadd(keys.pool_workers_resynced(POOL), "two")
+    lost_redis.sadd(keys.pool_workers_resynced(POOL), "two")
     assert writer.reconcile_policy()
     assert writer.written_version() is not None
     assert UsageRecord.objects.count() == 1
 
 
-def test_what_was_resynced_counts_against_the_budgets(redis: Redis, api_key: ApiKey) -> None:
+def test_what_was_resynced_counts_against_the_budgets(lost_redis: Redis, api_key: ApiKey) -> None:
     now = datetime.now(UTC)
     entry = usage_entry(
         api_key,
@@ -175,14 +182,14 @@ def test_what_was_resynced_counts_against_the_budgets(redis: Redis, api_key: Api
         arrived_at_ms=int(now.timestamp() * 1000),
         finished_at_ms=int(now.timestamp() * 1000),
     )
-    redis.xadd(keys.pool_usage(POOL), {stream_fields.USAGE_FIELD: encode(entry)})
+    lost_redis.xadd(keys.pool_usage(POOL), {stream_fields.USAGE_FIELD: encode(entry)})
     assert writer.reconcile_policy()
     month = keys.tenant_month(str(api_key.tenant_id), now.year * 100 + now.month)
-    assert redis.hget(month, "tenant:tokens") == b"18"
+    assert lost_redis.hget(month, "tenant:tokens") == b"18"
 
 
 def test_who_does_not_come_back_is_not_waited_for_for_ever(
-    redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
+    lost_redis: Redis, api_key: ApiKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     see_worker("gone")
     Gateway.objects.sync(["gone"])
@@ -191,11 +198,11 @@ def test_who_does_not_come_back_is_not_waited_for_for_ever(
     assert writer.written_version() is not None
 
 
-def test_who_saves_a_change_does_not_wait_for_workers(redis: Redis, api_key: ApiKey) -> None:
+def test_who_saves_a_change_does_not_wait_for_workers(lost_redis: Redis, api_key: ApiKey) -> None:
     see_worker("one")
     make_key("Globex")
     assert writer.written_version() is None
-    redis.sadd(keys.pool_workers_resynced(POOL), "one")
+    lost_redis.sadd(keys.pool_workers_resynced(POOL), "one")
     assert writer.reconcile_policy()
 
 
