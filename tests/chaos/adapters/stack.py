@@ -1,6 +1,7 @@
 """The stack of the other drills with adapters: a control plane that takes uploads, a process that
 validates them, a store, two tenants that each have a `support`, workers that load them."""
 
+import asyncio
 import os
 import shutil
 import signal
@@ -28,11 +29,12 @@ LOAD_MS = 300
 
 @dataclass(frozen=True, kw_only=True)
 class Forgotten:
-    """Versions, one tenant's and the other's, whose validator was killed then."""
+    """Versions, one tenant's and the other's, whose validator was killed; `seconds` until both had
+    their end, looked for beside whatever is done meanwhile."""
 
     good: int
     bad: int
-    since: float
+    seconds: "asyncio.Task[float]"
 
 
 class AdapterStack(Stack):
